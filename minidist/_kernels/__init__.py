@@ -1,0 +1,98 @@
+"""Loops over arrays, compiled: the only code of the engine that has to be fast.
+
+A kernel knows arrays, never Tensors. Each exists several times: once in NumPy (`reference.py`: what it computes) and
+once in C for each instruction set ("avx2", "baseline", "neon": how to compute it fast). `path` names the set that is
+in use, `available` lists what this machine can run, best first, and `use` switches. The choice belongs to the
+process: ranks agree on the lowest common one when they start, because another instruction set rounds differently.
+
+The environment variable MINIDIST_KERNELS forces a path. Where the compiled kernels are missing, the NumPy ones stand
+in, and `why_numpy` says how to mend that. Read next: `reference.py`, then `matmul.h`.
+"""
+
+import os
+from importlib import import_module
+
+from minidist._kernels import reference
+from minidist._kernels.reference import (
+    adamw,
+    argmax,
+    cross_entropy,
+    cross_entropy_backward,
+    gelu,
+    gelu_backward,
+    layer_norm,
+    layer_norm_backward,
+    log_sum_exp,
+    matmul,
+    max,
+    relu,
+    relu_backward,
+    sgd,
+    softmax,
+    softmax_backward,
+    sum,
+    sum_of_squares,
+)
+from minidist.errors import UserError
+
+KERNELS = (
+    "adamw",
+    "argmax",
+    "cross_entropy",
+    "cross_entropy_backward",
+    "gelu",
+    "gelu_backward",
+    "layer_norm",
+    "layer_norm_backward",
+    "log_sum_exp",
+    "matmul",
+    "max",
+    "relu",
+    "relu_backward",
+    "sgd",
+    "softmax",
+    "softmax_backward",
+    "sum",
+    "sum_of_squares",
+)
+__all__ = [*KERNELS, "KERNELS", "available", "path", "reference", "use", "why_numpy"]
+
+try:
+    _compiled = import_module("minidist._kernels.compiled")
+except ImportError:  # there was no C compiler when minidist was installed
+    _compiled = None
+
+available: tuple[str, ...] = (*(_compiled.paths() if _compiled else ()), "numpy")
+path: str = "numpy"
+
+
+def use(wanted: str) -> str:
+    """Switch every kernel of this process to another path, one of `available`; return the path before."""
+    global path
+    if wanted not in available:
+        raise UserError(
+            f"The kernel path {wanted!r} is not available here; choose one of: {', '.join(available)} "
+            "(the environment variable MINIDIST_KERNELS or kernels.use)."
+        )
+    source = reference
+    if wanted != "numpy":
+        source = _compiled
+        _compiled.select(wanted)
+    globals().update({name: getattr(source, name) for name in KERNELS})
+    before, path = path, wanted
+    return before
+
+
+def why_numpy() -> str | None:
+    """Say in one line why the NumPy twins are used, what that costs, and how to mend it; None if compiled."""
+    if _compiled is not None:
+        return None
+    return (
+        "The compiled kernels are missing (no C compiler was found at installation), so NumPy stands in and a "
+        "training step takes longer. To mend it: on Debian, Ubuntu or WSL `sudo apt install build-essential "
+        "python3-dev`, on macOS `xcode-select --install`, with conda `conda install c-compiler`; then install "
+        "minidist again with `pip install --force-reinstall --no-deps .`"
+    )
+
+
+use(os.environ.get("MINIDIST_KERNELS") or available[0])

@@ -1,0 +1,174 @@
+"""What a kernel demands of its arrays, and the sentences it refuses the others with.
+
+Both families of kernels come here: the NumPy twins (`reference.py`) on every call, the compiled ones only when an
+array is not plain C-ordered float32 or float64, so that an ordinary call pays nothing for the words.
+Read next: `reference.py`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))  # in the machine's byte order: '>f4' is another dtype
+
+
+def array(operation: str, name: str, x: Any) -> np.ndarray:
+    """Return `x` as an ordinary aligned array, or refuse what is none (TypeError)."""
+    if not isinstance(x, np.ndarray) or isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            f"{operation}: {name} must be a NumPy array, got {type(x).__name__}; convert it with np.asarray"
+        )
+    return np.require(x, requirements="A")
+
+
+def floats(operation: str, **arrays: Any) -> list[np.ndarray]:
+    """Return the arrays, all float32 or all float64; refuse anything else by name (TypeError)."""
+    checked = [array(operation, name, x) for name, x in arrays.items()]
+    for name, x in zip(arrays, checked, strict=True):
+        if x.dtype not in FLOATS:
+            raise TypeError(
+                f"{operation}: {name} has dtype {x.dtype!s}, expected float32 or float64 in this machine's byte "
+                f"order; convert it with {name}.astype(np.float32)"
+            )
+    if any(x.dtype != checked[0].dtype for x in checked):
+        got = ", ".join(f"{name} is {x.dtype}" for name, x in zip(arrays, checked, strict=True))
+        raise TypeError(f"{operation}: all arrays must have one dtype, got: {got}; convert with .astype")
+    return checked
+
+
+def shape(operation: str, name: str, x: np.ndarray, expected: tuple[int, ...], reason: str) -> None:
+    """Refuse an array of the wrong shape (ValueError); `reason` says what the shape follows from."""
+    if x.shape != expected:
+        raise ValueError(f"{operation}: {name} has shape {x.shape}, expected {expected} ({reason})")
+
+
+def output(
+    operation: str, out: Any, expected: tuple[int, ...], dtype: np.dtype, inputs: dict[str, np.ndarray]
+) -> None:
+    """Refuse an `out` of another dtype or shape, a read-only one, and one that overlaps an input (ValueError)."""
+    if not isinstance(out, np.ndarray):
+        raise ValueError(f"{operation}: out must be a NumPy array, got {type(out).__name__}")
+    if out.dtype != dtype:
+        raise ValueError(f"{operation}: out has dtype {out.dtype}, expected {dtype} like the inputs")
+    shape(operation, "out", out, expected, "the shape of the result")
+    if not out.flags.writeable:
+        raise ValueError(f"{operation}: out is read-only; give an array that may be written")
+    for name, x in inputs.items():
+        if overlap(out, x):
+            raise ValueError(f"{operation}: out overlaps {name}, which is still read; give other memory")
+
+
+def overlap(x: np.ndarray, y: np.ndarray) -> bool:
+    """Say whether two arrays have an element in common (when that is too hard to tell: yes)."""
+    try:
+        return np.shares_memory(x, y, max_work=10_000)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def needs_out(operation: str, out: np.ndarray | None, accumulate: bool) -> None:
+    """Refuse `accumulate` when there is nothing to add to (ValueError)."""
+    if accumulate and out is None:
+        raise ValueError(f"{operation}: accumulate=True adds to out, but no out was given")
+
+
+def product_shape(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
+    """Return the shape of a @ b, leading dims broadcast; ValueError where the two do not fit."""
+    if a.ndim < 2 or b.ndim < 2:
+        raise ValueError(
+            f"matmul: both arrays need at least 2 dims, got shapes {a.shape} and {b.shape}; make a vector a row "
+            "with x[None, :] or a column with x[:, None]"
+        )
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(
+            f"matmul: the last dim of a must equal the last but one of b, got shapes {a.shape} and {b.shape}"
+        )
+    try:
+        leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise ValueError(
+            f"matmul: leading dims do not broadcast, got shapes {a.shape} and {b.shape}"
+        ) from None
+    return (*leading, a.shape[-2], b.shape[-1])
+
+
+def axes(operation: str, axis: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+    """Return the axes of a reduction as sorted numbers from 0 (ValueError when out of range or repeated)."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    for one in given:
+        if not -ndim <= one < ndim:
+            raise ValueError(f"{operation}: axis {one} is out of range for an array of {ndim} dims")
+    positive = sorted(one % ndim for one in given)
+    if len(set(positive)) < len(positive):
+        raise ValueError(f"{operation}: axis {axis} names a dim twice")
+    return tuple(positive)
+
+
+def reduced_shape(full: tuple[int, ...], over: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+    """Return the shape that is left after reducing over the axes `over`."""
+    if keepdims:
+        return tuple(1 if i in over else n for i, n in enumerate(full))
+    return tuple(n for i, n in enumerate(full) if i not in over)
+
+
+def not_empty(operation: str, full: tuple[int, ...], over: tuple[int, ...]) -> None:
+    """Refuse a largest element of nothing (ValueError), as NumPy does."""
+    if any(full[i] == 0 for i in over) and 0 not in reduced_shape(full, over, False):
+        raise ValueError(f"{operation}: an array of shape {full} has no largest element along axes {over}")
+
+
+def last_dim(operation: str, x: np.ndarray) -> None:
+    """Refuse a 0-d array where the operation runs along the last dim (ValueError)."""
+    if x.ndim == 0:
+        raise ValueError(f"{operation}: x must have at least one dim, got a 0-d array")
+
+
+def matrix(operation: str, name: str, x: np.ndarray) -> tuple[int, int]:
+    """Return the shape of a matrix; ValueError when it is none."""
+    if x.ndim != 2:
+        raise ValueError(f"{operation}: {name} must have 2 dims, got shape {x.shape}")
+    return x.shape[0], x.shape[1]
+
+
+def first_step(step: int) -> None:
+    """Refuse a step number below 1 (ValueError): at 0 Adam's bias correction divides by zero."""
+    if step < 1:
+        raise ValueError(f"adamw: step counts from 1, got {step}")
+
+
+def labels(operation: str, y: Any, n: int, classes: int) -> np.ndarray:
+    """Return labels as contiguous int64 of shape (n,); IndexError for the first one that is no class."""
+    y = array(operation, "labels", y)
+    if y.dtype.kind not in "iu":
+        raise TypeError(f"{operation}: labels must be integers, got dtype {y.dtype}")
+    shape(operation, "labels", y, (n,), "one label per row of logits")
+    y = np.ascontiguousarray(y, np.int64)
+    wrong = (y < 0) | (y >= classes)
+    if wrong.any():
+        position = int(wrong.argmax())
+        raise IndexError(
+            f"{operation}: label {y[position]} at position {position} is out of range; "
+            f"with {classes} classes the allowed range is 0 to {classes - 1}"
+        )
+    return y
+
+
+def vectors(operation: str, written: tuple[str, ...], **arrays: Any) -> list[np.ndarray]:
+    """Return flat vectors of one dtype and length; those `written` must be writable, contiguous and apart."""
+    checked = floats(operation, **arrays)
+    (first, *_), length = arrays, checked[0].size
+    for name, given, x in zip(arrays, arrays.values(), checked, strict=True):
+        if x.ndim != 1:
+            raise ValueError(f"{operation}: {name} must be a flat vector, got shape {x.shape}")
+        shape(operation, name, x, (length,), f"the length of {first}")
+        if name in written and not (x is given and x.flags.writeable and x.flags.c_contiguous):
+            raise ValueError(
+                f"{operation}: {name} is updated in place, so it must be writable and contiguous"
+            )
+    for i, name in enumerate(arrays):
+        for j, other in enumerate(arrays):
+            if i < j and (name in written or other in written) and overlap(checked[i], checked[j]):
+                raise ValueError(f"{operation}: {name} and {other} overlap; each needs memory of its own")
+    return [x if x.flags.c_contiguous else x.copy() for x in checked]

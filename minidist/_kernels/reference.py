@@ -1,0 +1,282 @@
+"""Every kernel in plain NumPy: what the compiled ones compute, said in the fewest words.
+
+These are the definitions. The compiled kernels have the same names and signatures and are tested against these;
+where no C compiler was found, the engine runs on these. A reader who wants to know *what* reads this file; *why the
+other is faster* stands in `matmul.h`, `reductions.h`, `rows.h` and `optimizers.h`.
+
+All kernels take float32 or float64 and answer in the same dtype. Inputs may be read-only and in any memory order.
+A full reduction gives a 0-d array, so that a result is always an array.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minidist._kernels import checks
+
+Axes = int | tuple[int, ...] | None
+GELU_SLOPE = math.sqrt(2 / math.pi)
+GELU_CUBIC = 0.044715
+GELU_SATURATES = 40.0  # from here on gelu(x) is x, and 0 below -40, to the last bit of float64
+
+
+def matmul(a: Any, b: Any, out: np.ndarray | None = None, accumulate: bool = False) -> np.ndarray:
+    """Multiply matrices: (..., m, k) @ (..., k, n) -> (..., m, n), leading dims broadcast.
+
+    With `out` the result is written there; with `accumulate` it is added to what stands there.
+    """
+    a, b = checks.floats("matmul", a=a, b=b)
+    shape = checks.product_shape(a, b)
+    checks.needs_out("matmul", out, accumulate)
+    if out is None:
+        return np.matmul(a, b)
+    checks.output("matmul", out, shape, a.dtype, {"a": a, "b": b})
+    if accumulate:
+        out += np.matmul(a, b)
+    else:
+        np.matmul(a, b, out=out)
+    return out
+
+
+def sum(  # the kernels carry NumPy's names
+    x: Any, axis: Axes = None, keepdims: bool = False, out: np.ndarray | None = None, accumulate: bool = False
+) -> np.ndarray:
+    """Sum over the axes, all of them by default; the sum of nothing is 0. `out`, `accumulate`: as in `matmul`."""
+    (x,) = checks.floats("sum", x=x)
+    over = checks.axes("sum", axis, x.ndim)
+    checks.needs_out("sum", out, accumulate)
+    result = np.asarray(x.sum(axis=over, keepdims=keepdims))
+    if out is None:
+        return result
+    checks.output("sum", out, result.shape, x.dtype, {"x": x})
+    out[...] = out + result if accumulate else result
+    return out
+
+
+def max(x: Any, axis: Axes = None, keepdims: bool = False) -> np.ndarray:
+    """Find the largest element over the axes; nan where there is one. ValueError if there is no element."""
+    (x,) = checks.floats("max", x=x)
+    over = checks.axes("max", axis, x.ndim)
+    checks.not_empty("max", x.shape, over)
+    if x.size == 0:
+        return np.empty(checks.reduced_shape(x.shape, over, keepdims), x.dtype)
+    return np.asarray(x.max(axis=over, keepdims=keepdims))
+
+
+def argmax(x: Any, axis: int | None = None) -> np.ndarray:
+    """Find where the first largest element is (the first nan, if any), as int64; axis None: in flat C order."""
+    (x,) = checks.floats("argmax", x=x)
+    over = checks.axes("argmax", axis, x.ndim)
+    checks.not_empty("argmax", x.shape, over)
+    return np.asarray(x.argmax(axis=axis), np.int64)
+
+
+def sum_of_squares(x: Any) -> float:
+    """Sum the squares of all elements in float64: the squared norm of a gradient, say."""
+    (x,) = checks.floats("sum_of_squares", x=x)
+    return float(np.sum(np.square(x, dtype=np.float64)))
+
+
+def log_sum_exp(x: Any, axis: int = -1, keepdims: bool = False) -> np.ndarray:
+    """Compute log(sum(exp(x))) along one axis without overflow; of nothing, or of -inf alone, it is -inf."""
+    (x,) = checks.floats("log_sum_exp", x=x)
+    over = checks.axes("log_sum_exp", axis, x.ndim)
+    if x.shape[over[0]] == 0:
+        return np.full(checks.reduced_shape(x.shape, over, keepdims), -np.inf, x.dtype)
+    top = x.max(axis=over, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        result = top + np.log(np.exp(x - top).sum(axis=over, keepdims=True))
+    result = np.where(np.isinf(top), top, result)  # inf - inf would be nan
+    return result if keepdims else result.squeeze(over)
+
+
+def softmax(x: Any) -> np.ndarray:
+    """Normalise exp(x) along the last dim; a row of -inf alone (nothing allowed) or with +inf gives nan."""
+    (x,) = checks.floats("softmax", x=x)
+    checks.last_dim("softmax", x)
+    if x.size == 0:
+        return np.empty(x.shape, x.dtype)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def softmax_backward(grad: Any, y: Any) -> np.ndarray:
+    """Turn the gradient of y = softmax(x) into that of x: y * (grad - sum(grad * y))."""
+    grad, y = checks.floats("softmax_backward", grad=grad, y=y)
+    checks.last_dim("softmax_backward", y)
+    checks.shape("softmax_backward", "grad", grad, y.shape, "the shape of y")
+    return y * (grad - (grad * y).sum(axis=-1, keepdims=True))
+
+
+def cross_entropy(logits: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Compute -log softmax(logits)[label] of each row: (n, c), (n,) -> losses (n,), log_sum_exp (n,).
+
+    `log_sum_exp` is float64 whatever the logits are: beside logits of 1e8, float32 would lose the 0.69 that
+    tells one class from two. The loss never meets the large numbers: both are taken relative to the row's largest.
+    """
+    (logits,) = checks.floats("cross_entropy", logits=logits)
+    n, c = checks.matrix("cross_entropy", "logits", logits)
+    labels = checks.labels("cross_entropy", labels, n, c)
+    top = logits.max(axis=1, initial=-np.inf)  # (n,)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shifted = logits - top[:, None]  # (n, c)
+        log_sum = np.log(np.exp(shifted).sum(axis=1))
+        losses = log_sum - shifted[np.arange(n), labels]
+        return losses, top.astype(np.float64) + log_sum
+
+
+def cross_entropy_backward(logits: Any, labels: Any, log_sum_exp: Any, grad_losses: Any) -> np.ndarray:
+    """Compute the gradient of the logits, (softmax(logits) - one_hot(labels)) * grad_losses[:, None]: (n, c)."""
+    logits, grad_losses = checks.floats("cross_entropy_backward", logits=logits, grad_losses=grad_losses)
+    n, c = checks.matrix("cross_entropy_backward", "logits", logits)
+    labels = checks.labels("cross_entropy_backward", labels, n, c)
+    (log_sum_exp,) = checks.floats("cross_entropy_backward", log_sum_exp=log_sum_exp)
+    checks.shape("cross_entropy_backward", "log_sum_exp", log_sum_exp, (n,), "one per row of logits")
+    checks.shape("cross_entropy_backward", "grad_losses", grad_losses, (n,), "one per row of logits")
+    with np.errstate(invalid="ignore"):
+        result = np.exp((logits - log_sum_exp[:, None]).astype(logits.dtype))
+    result[np.arange(n), labels] -= 1
+    result *= grad_losses[:, None]
+    return result
+
+
+def layer_norm(x: Any, gain: Any, bias: Any, eps: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Normalise each row to mean 0 and variance 1, then scale and shift (Ba et al. 2016, section 3).
+
+    x (..., d), gain (d,), bias (d,) -> y (..., d), mean (...), rstd (...) = 1 / sqrt(variance + eps).
+    """
+    x, gain, bias = checks.floats("layer_norm", x=x, gain=gain, bias=bias)
+    checks.last_dim("layer_norm", x)
+    checks.shape("layer_norm", "gain", gain, x.shape[-1:], "the last dim of x")
+    checks.shape("layer_norm", "bias", bias, x.shape[-1:], "the last dim of x")
+    d = np.maximum(x.shape[-1], 1).astype(x.dtype)
+    mean = x.sum(axis=-1) / d
+    centred = x - mean[..., None]
+    rstd = (1 / np.sqrt(np.square(centred).sum(axis=-1) / d + eps)).astype(x.dtype)
+    return centred * rstd[..., None] * gain + bias, mean, rstd
+
+
+def layer_norm_backward(
+    grad: Any, x: Any, gain: Any, mean: Any, rstd: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute the gradients of `layer_norm`: dx (..., d), dgain (d,), dbias (d,)."""
+    grad, x, gain, mean, rstd = checks.floats(
+        "layer_norm_backward", grad=grad, x=x, gain=gain, mean=mean, rstd=rstd
+    )
+    checks.last_dim("layer_norm_backward", x)
+    checks.shape("layer_norm_backward", "grad", grad, x.shape, "the shape of x")
+    checks.shape("layer_norm_backward", "gain", gain, x.shape[-1:], "the last dim of x")
+    checks.shape("layer_norm_backward", "mean", mean, x.shape[:-1], "one per row of x")
+    checks.shape("layer_norm_backward", "rstd", rstd, x.shape[:-1], "one per row of x")
+    d = np.maximum(x.shape[-1], 1).astype(x.dtype)
+    normed = (x - mean[..., None]) * rstd[..., None]
+    dnormed = grad * gain
+    # Mean and variance depend on the whole row: take away the parts of the gradient along 1 and along `normed`.
+    along_one = dnormed.sum(axis=-1, keepdims=True) / d
+    along_normed = (dnormed * normed).sum(axis=-1, keepdims=True) / d
+    dx = (dnormed - along_one - normed * along_normed) * rstd[..., None]
+    rows = tuple(range(x.ndim - 1))
+    return dx, (grad * normed).sum(axis=rows), np.asarray(grad.sum(axis=rows))
+
+
+def _gelu_gate(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return x kept in the range where gelu is curved, and (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)) there."""
+    curved = np.clip(x, -GELU_SATURATES, GELU_SATURATES)
+    u = GELU_SLOPE * (curved + GELU_CUBIC * curved**3)
+    with np.errstate(over="ignore"):
+        return curved, 1 / (1 + np.exp(-2 * u))
+
+
+def gelu(x: Any) -> np.ndarray:
+    """Apply GELU in the tanh form of GPT-2: x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2.
+
+    Hendrycks and Gimpel 2016, section 2. (1 + tanh(u)) / 2 is computed as 1 / (1 + exp(-2u)), which does not cancel.
+    """
+    (x,) = checks.floats("gelu", x=x)
+    curved, gate = _gelu_gate(x)
+    return np.where(x > 0, x, curved) * gate
+
+
+def gelu_backward(grad: Any, x: Any) -> np.ndarray:
+    """Turn the gradient of gelu(x) into that of x."""
+    grad, x = checks.floats("gelu_backward", grad=grad, x=x)
+    checks.shape("gelu_backward", "grad", grad, x.shape, "the shape of x")
+    curved, gate = _gelu_gate(x)
+    slope = 2 * GELU_SLOPE * (1 + 3 * GELU_CUBIC * np.square(curved))
+    return grad * (gate + curved * slope * gate * (1 - gate))
+
+
+def relu(x: Any) -> np.ndarray:
+    """Compute max(x, 0); nan stays nan."""
+    (x,) = checks.floats("relu", x=x)
+    return np.maximum(x, 0)
+
+
+def relu_backward(grad: Any, y: Any) -> np.ndarray:
+    """Pass the gradient on where y = relu(x) is positive, and 0 elsewhere."""
+    grad, y = checks.floats("relu_backward", grad=grad, y=y)
+    checks.shape("relu_backward", "grad", grad, y.shape, "the shape of y")
+    return np.where(y > 0, grad, np.zeros((), grad.dtype))
+
+
+def sgd(
+    weights: Any,
+    gradients: Any,
+    momentum_buffer: Any,
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+    scale: float,
+) -> None:
+    """Step down the gradient g = scale * gradients + weight_decay * weights, in place, on flat vectors.
+
+    With a buffer: buffer = momentum * buffer + g, and the step is lr * buffer; with None it is lr * g.
+    """
+    if momentum_buffer is None:
+        weights, gradients = checks.vectors("sgd", ("weights",), weights=weights, gradients=gradients)
+        weights -= lr * (scale * gradients + weight_decay * weights)
+        return
+    weights, gradients, momentum_buffer = checks.vectors(
+        "sgd",
+        ("weights", "momentum_buffer"),
+        weights=weights,
+        gradients=gradients,
+        momentum_buffer=momentum_buffer,
+    )
+    momentum_buffer *= momentum
+    momentum_buffer += scale * gradients + weight_decay * weights
+    weights -= lr * momentum_buffer
+
+
+def adamw(
+    weights: Any,
+    gradients: Any,
+    m: Any,
+    v: Any,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    scale: float,
+) -> None:
+    """Apply AdamW (Loshchilov and Hutter 2019, algorithm 2), in place, on flat vectors; `step` counts from 1.
+
+    The gradient is scale * gradients. Decay is taken from the old weights, and eps is added after the bias
+    correction: w -= lr * weight_decay * w + lr * (m / c1) / (sqrt(v / c2) + eps) with c = 1 - beta ** step.
+    """
+    weights, gradients, m, v = checks.vectors(
+        "adamw", ("weights", "m", "v"), weights=weights, gradients=gradients, m=m, v=v
+    )
+    checks.first_step(step)
+    g = scale * gradients
+    m *= beta1
+    m += (1 - beta1) * g
+    v *= beta2
+    v += (1 - beta2) * np.square(g)
+    correction1, correction2 = 1 - beta1**step, 1 - beta2**step
+    update = (lr / correction1) * m / (np.sqrt(v) / math.sqrt(correction2) + eps)
+    weights -= lr * weight_decay * weights + update

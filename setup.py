@@ -1,0 +1,5 @@
+"""Build the compiled kernels."""
+
+from setuptools import setup
+
+setup()
