@@ -4,7 +4,7 @@
     digits.py    1797 handwritten digits, shipped with minidist
     mnist.py     MNIST and Fashion-MNIST, from files or by download
     idx.py       the file format of those two
-    text.py      characters of a text, in windows
+    text.py      a text, character by character
     loader.py    shuffles, global batches, each rank's share
 
     dataset = load("digits")
@@ -15,15 +15,34 @@ This room does not know that there are other processes: a rank's number is just 
 Read next: `dataset.py`.
 """
 
+from minidist.data import digits, loader, mnist, text
 from minidist.data.dataset import Dataset
+from minidist.errors import UserError
 
-__all__ = ["NAMES", "Dataset", "load"]
+__all__ = ["NAMES", "Dataset", "digits", "load", "loader", "mnist", "prepare", "text"]
 
-NAMES = ("digits",)
+NAMES = ("digits", "mnist", "fashion-mnist", "text")
 
 
 def load(name: str, data_dir: str | None = None, time: int = 64) -> Dataset:
-    """Read a data set by its name."""
-    from minidist.data import digits
+    """Read a data set by its name; `time` is the length of a text's windows.
 
-    return digits.load()
+    Raises UserError, in one sentence, for whatever is wrong with a file or a name.
+    """
+    if name == "digits":
+        return digits.load()
+    if name == "text":
+        return text.load(data_dir, time)
+    if name in mnist.MIRRORS:
+        return mnist.load(name, data_dir)
+    raise UserError(f"there is no data set {name!r}, only {', '.join(NAMES)}")
+
+
+def prepare(name: str, data_dir: str | None = None) -> None:
+    """Download what `load` will need.
+
+    Let one rank of each machine call this, and the others load after it: so nothing is downloaded twice at
+    once.
+    """
+    if name in mnist.MIRRORS:
+        mnist.prepare(name, data_dir)

@@ -22,8 +22,14 @@ def load() -> Dataset:
     The cut is the same on every machine and for every seed: of each class, a random fifth is for testing. A
     writer's digits are in both parts, so this is an easier test than one on writers never seen.
     """
-    with (resources.files("minidist.data") / "digits.npz").open("rb") as file, np.load(file) as stored:
-        images, labels = stored["images"], stored["labels"]  # uint8: (1797, 8, 8), (1797,)
+    with (
+        (resources.files("minidist.data") / "digits.npz").open("rb") as file,
+        np.load(file) as stored,
+    ):
+        images, labels = (
+            stored["images"],
+            stored["labels"],
+        )  # uint8: (1797, 8, 8), (1797,)
     inputs = (
         images[:, None].astype(np.float32) / 16
     )  # (1797, 1, 8, 8); a stored pixel counts 0 to 16 black dots
@@ -41,6 +47,6 @@ def load() -> Dataset:
         test_inputs=inputs[test],
         test_labels=targets[test],
         classes=10,
-        source="1797 handwritten digits of 8x8 pixels (Alpaydin and Kaynak, UCI, 1998), shipped with minidist",
+        source="1797 handwritten digits of 8x8 pixels (Alpaydin and Kaynak, UCI, 1998), inside minidist",
         sha256=hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest(),
     )
