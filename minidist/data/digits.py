@@ -22,14 +22,8 @@ def load() -> Dataset:
     The cut is the same on every machine and for every seed: of each class, a random fifth is for testing. A
     writer's digits are in both parts, so this is an easier test than one on writers never seen.
     """
-    with (
-        (resources.files("minidist.data") / "digits.npz").open("rb") as file,
-        np.load(file) as stored,
-    ):
-        images, labels = (
-            stored["images"],
-            stored["labels"],
-        )  # uint8: (1797, 8, 8), (1797,)
+    with (resources.files("minidist.data") / "digits.npz").open("rb") as file, np.load(file) as stored:
+        images, labels = (stored["images"], stored["labels"])  # uint8: (1797, 8, 8), (1797,)
     inputs = (
         images[:, None].astype(np.float32) / 16
     )  # (1797, 1, 8, 8); a stored pixel counts 0 to 16 black dots

@@ -8,8 +8,9 @@
 
 The four bytes at the front are called the magic number: 2051 for images (8 * 256 + 3), 2049 for labels. A
 reader that trusts such a file trains happily on garbage, so every field is checked here, and what is wrong is
-said with its file and offset. Source: Y. LeCun, C. Cortes and C. Burges, "The MNIST database of handwritten
-digits", 1998. Read next: `mnist.py`, which puts four such files together.
+said with its file and offset.
+Source: Y. LeCun, C. Cortes and C. Burges, "The MNIST database of handwritten digits", 1998.
+Read next: `mnist.py`, which puts four such files together.
 """
 
 import gzip
@@ -29,21 +30,11 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
     content = _unpacked(path)
     magic = 8 * 256 + ndim
     if len(content) < 4:
-        raise _wrong(
-            path,
-            len(content),
-            "the end of the file",
-            f"the four bytes of the magic number {magic}",
-        )
+        raise _wrong(path, len(content), "the end of the file", f"the four bytes of the magic number {magic}")
     found = int.from_bytes(content[:4], "big")
     if found != magic:
         what = "images" if ndim == 3 else "labels"
-        raise _wrong(
-            path,
-            0,
-            f"the magic number {found}",
-            f"{magic}, the mark of an IDX file of {what}",
-        )
+        raise _wrong(path, 0, f"the magic number {found}", f"{magic}, the mark of an IDX file of {what}")
     header = 4 + 4 * ndim
     if len(content) < header:
         raise _wrong(path, len(content), "the end of the file", f"a header of {header} bytes")
@@ -51,11 +42,9 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
     expected = header + math.prod(shape)  # Python integers: four sizes of 2**32 - 1 cannot overflow
     if len(content) != expected:
         sizes = " x ".join(map(str, shape))
-        where = min(len(content), expected)
-        got = (
-            "the end of the file" if len(content) < expected else f"{len(content) - expected} bytes too many"
-        )
-        raise _wrong(path, where, got, f"{expected} bytes in all for {sizes} values")
+        spare = len(content) - expected
+        got = f"{spare} bytes too many" if spare > 0 else "the end of the file"
+        raise _wrong(path, min(len(content), expected), got, f"{expected} bytes in all for {sizes} values")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
@@ -70,11 +59,7 @@ def _unpacked(path: Path) -> bytes:
     try:
         return gzip.decompress(stored)
     except EOFError:
-        got, expected = (
-            "the end of the file",
-            "more gzipped data: the file is truncated, copy it again",
-        )
-        raise _wrong(path, len(stored), got, expected) from None
+        raise _wrong(path, len(stored), "the end of the file", "more gzipped data") from None
     except (OSError, zlib.error) as error:
         raise UserError(f"{path} is not a sound gzip file ({error}): copy or download it again") from None
 

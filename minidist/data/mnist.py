@@ -1,10 +1,9 @@
-"""MNIST and Fashion-MNIST: 60,000 images of 28x28 pixels to train on and 10,000 to test on, in four IDX
-files.
+"""MNIST and Fashion-MNIST: 60,000 images of 28x28 pixels to train on, 10,000 to test on, in four IDX files.
 
 The files are read from a directory of yours, or downloaded once into a cache. The checksums of the downloads
 stand below, so a mirror cannot change what a course trains on. Where several ranks share a machine, one of
-them should call `prepare` before all call `load`: then the download happens once. Read next: `text.py`, where
-an example is not an image.
+them should call `prepare` before all call `load`: then the download happens once.
+Read next: `text.py`, where an example is not an image.
 """
 
 import hashlib
@@ -63,7 +62,7 @@ def load(name: str, data_dir: str | None = None) -> Dataset:
     The files come from `data_dir`, where any IDX files of those names will do; without it from the cache, and
     what is missing there is downloaded.
     """
-    train_images, train_labels, test_images, test_labels = paths = prepare(name, data_dir)
+    train_images, train_labels, test_images, test_labels = prepare(name, data_dir)
     train = _read_part(train_images, train_labels)
     test = _read_part(test_images, test_labels)
     if train[0].shape[1:] != test[0].shape[1:]:
@@ -81,7 +80,7 @@ def load(name: str, data_dir: str | None = None) -> Dataset:
         test_inputs=_to_inputs(test[0]),
         test_labels=test[1].astype(np.int64),
         classes=CLASSES,
-        source=f"{len(train[1]) + len(test[1])} {SOURCES[name]}, from {paths[0].parent}",
+        source=f"{len(train[1]) + len(test[1])} {SOURCES[name]}, from {train_images.parent}",
         sha256=digest.hexdigest(),
     )
 
@@ -116,10 +115,7 @@ def _download(name: str, file: str, sha256: str) -> Path:
             downloader = pooch.HTTPDownloader(timeout=SECONDS_TO_ANSWER)
             url = f"{mirror}{file}.gz"
             return Path(pooch.retrieve(url, f"sha256:{sha256}", f"{file}.gz", cache, downloader=downloader))
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # unreachable or refused; another checksum
+        except (OSError, ValueError) as error:  # unreachable or refused; another checksum
             reasons.append(f"{urlsplit(mirror).hostname}: {type(error).__name__}")
     raise UserError(f"{name} could not be downloaded ({', '.join(reasons)}): {_by_hand(name)}")
 
