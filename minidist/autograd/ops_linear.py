@@ -1,0 +1,138 @@
+"""Matrix products, and the convolution that is one. Nearly all the time of training is spent in this file.
+
+For y = x @ w the two gradients are matrix products as well: dx = dy @ w.T and dw = x.T @ dy. The second one is
+`direct`: the kernel writes it where the parameter's gradient lives. Read next: `ops_nn.py`.
+"""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minidist import _kernels as kernels
+from minidist.autograd.ops_elementwise import operands, unbroadcast
+from minidist.autograd.ops_shape import reshape
+from minidist.autograd.tape import direct, keep, record
+from minidist.autograd.tensor import Array, Tensor
+
+
+def matmul(a: Any, b: Any) -> Tensor:
+    """Multiply matrices as NumPy's `@`: (..., m, k) @ (..., k, n) -> (..., m, n), leading dims broadcast.
+
+    A vector on the left is a row, on the right a column, and that dim is absent from the result.
+    """
+    a, b = operands(a, b)
+    if a.ndim == 1 and b.ndim >= 1:
+        product = matmul(reshape(a, (1, -1)), b)
+        return reshape(
+            product, product.shape[:-1] if b.ndim == 1 else product.shape[:-2] + product.shape[-1:]
+        )
+    if b.ndim == 1:
+        product = matmul(a, reshape(b, (-1, 1)))
+        return reshape(product, product.shape[:-1])
+    a_shape, b_shape = a.shape, b.shape
+    a_saved, b_saved = keep(a), keep(b)
+
+    def to_a(g: Array) -> Array:
+        return unbroadcast(kernels.matmul(g, b_saved().swapaxes(-1, -2)), a_shape)
+
+    def to_b(g: Array) -> Array:
+        return unbroadcast(kernels.matmul(a_saved().swapaxes(-1, -2), g), b_shape)
+
+    def to_matrix(g: Array, out: Array | None, accumulate: bool) -> Array:
+        return kernels.matmul(rows(a_saved()).T, rows(g), out, accumulate)
+
+    # One matrix that multiplies a whole stack: the stack is one tall matrix, and the sum over it part of the product.
+    return record(kernels.matmul(a.data, b.data), (a, to_a), (b, direct(to_matrix) if b.ndim == 2 else to_b))
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+    """Compute x @ weight + bias in one node: x (..., k), weight (k, n), bias (n,) or None -> (..., n)."""
+    x, weight = operands(x, weight)
+    if x.ndim < 1 or weight.ndim != 2 or x.shape[-1] != weight.shape[0]:
+        raise ValueError(
+            f"linear needs x of shape (..., k) and weight of shape (k, n), got {x.shape} and {weight.shape}"
+        )
+    shape = x.shape
+    y = kernels.matmul(rows(x.data), weight.data)  # (rows, n)
+    x_saved, weight_saved = keep(x), keep(weight)
+    inputs = [
+        (x, lambda g: kernels.matmul(rows(g), weight_saved().T).reshape(shape)),
+        (weight, direct(lambda g, out, add: kernels.matmul(rows(x_saved()).T, rows(g), out, add))),
+    ]
+    if bias is not None:
+        bias, _ = operands(bias, weight)
+        if bias.shape != weight.shape[1:]:
+            raise ValueError(
+                f"linear needs bias of shape {weight.shape[1:]} beside its weight, got {bias.shape}"
+            )
+        y += bias.data
+        inputs.append((bias, direct(lambda g, out, add: kernels.sum(rows(g), 0, False, out, add))))
+    return record(y.reshape(*shape[:-1], weight.shape[1]), *inputs)
+
+
+def rows(x: Array) -> Array:
+    """Return (..., n) as a matrix (rows, n)."""
+    return x if x.ndim == 2 else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+
+
+def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int = 0) -> Tensor:
+    """Slide filters over images: x (n, c, h, w), weight (o, c, kh, kw), bias (o,) or None -> (n, o, h', w').
+
+    h' = (h + 2 padding - kh) // stride + 1, w' likewise; the border is padded with zeros. As usual in neural networks
+    this is a correlation: the filter is not mirrored.
+
+    What a filter sees at one place is a column of c kh kw numbers. All columns side by side make a matrix, and the
+    convolution is one matrix product (Chellapilla et al. 2006, section 3):
+
+        weight (o, c kh kw)  @  columns (c kh kw, n h' w')  =  y (o, n h' w')
+    """
+    x, weight = operands(x, weight)
+    if x.ndim != 4 or weight.ndim != 4 or x.shape[1] != weight.shape[1]:
+        raise ValueError(
+            f"conv2d needs x (n, c, h, w) and weight (o, c, kh, kw) with equal c, got {x.shape} and {weight.shape}"
+        )
+    n, c, h, w = x.shape
+    o, _, kh, kw = weight.shape
+    if h + 2 * padding < kh or w + 2 * padding < kw:
+        raise ValueError(
+            f"conv2d: filters of {kh}x{kw} do not fit into images of {h}x{w} with padding {padding}"
+        )
+    high, wide = (h + 2 * padding - kh) // stride + 1, (w + 2 * padding - kw) // stride + 1
+    x_saved, weight_saved = keep(x), keep(weight)
+
+    def columns(images: Array) -> Array:
+        padded = np.pad(images, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+        seen = np.lib.stride_tricks.sliding_window_view(padded, (kh, kw), axis=(2, 3))[
+            :, :, ::stride, ::stride
+        ]
+        return seen.transpose(1, 4, 5, 0, 2, 3).reshape(
+            c * kh * kw, n * high * wide
+        )  # a copy: windows overlap
+
+    def flat(g: Array) -> Array:
+        return g.swapaxes(0, 1).reshape(o, n * high * wide)
+
+    def to_x(g: Array) -> Array:
+        seen = kernels.matmul(weight_saved().reshape(o, c * kh * kw).T, flat(g))
+        seen = seen.reshape(c, kh, kw, n, high, wide)
+        padded = np.zeros((c, n, h + 2 * padding, w + 2 * padding), g.dtype)
+        for i in range(kh):  # each place of the filter saw a shifted image
+            for j in range(kw):
+                padded[:, :, i : i + stride * high : stride, j : j + stride * wide : stride] += seen[:, i, j]
+        return padded[:, :, padding : padding + h, padding : padding + w].swapaxes(0, 1)
+
+    def to_weight(g: Array, out: Array | None, accumulate: bool) -> Array:
+        into = None if out is None else out.reshape(o, c * kh * kw)
+        return kernels.matmul(flat(g), columns(x_saved()).T, into, accumulate).reshape(weight_shape)
+
+    weight_shape = weight.shape
+    y = kernels.matmul(weight.data.reshape(o, c * kh * kw), columns(x.data))  # (o, n h' w')
+    inputs = [(x, to_x), (weight, direct(to_weight))]
+    if bias is not None:
+        bias, _ = operands(bias, weight)
+        if bias.shape != (o,):
+            raise ValueError(f"conv2d needs bias of shape ({o},), one number per filter, got {bias.shape}")
+        y += bias.data[:, None]
+        inputs.append((bias, direct(lambda g, out, add: kernels.sum(g, (0, 2, 3), False, out, add))))
+    return record(y.reshape(o, n, high, wide).swapaxes(0, 1), *inputs)

@@ -1,0 +1,26 @@
+"""Which line of the user's program are we working for? Error messages quote it."""
+
+import os
+import sys
+from types import CodeType
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+Line = tuple[CodeType, int]  # a place in a program: a code object, and how far into its bytecode
+
+
+def user_line() -> Line:
+    """Find the innermost caller outside minidist (if there is none, the outermost one)."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti  # not the frame itself: it would keep all its variables alive
+
+
+def describe(line: Line) -> str:
+    """Write a place as file:line. Only an error needs the number, so only here it is looked up."""
+    code, position = line
+    for start, end, number in code.co_lines():
+        if start <= position < end and number is not None:
+            return f"{code.co_filename}:{number}"
+    return f"{code.co_filename}:{code.co_firstlineno}"
