@@ -1,0 +1,19 @@
+"""Modules and layers, and the flat vectors that their parameters live in. Read `module.py` first."""
+
+from minidist.nn.flat import Bucket, Group, cut_into_buckets, flatten
+from minidist.nn.layers import CausalSelfAttention, Conv2d, Embedding, LayerNorm, Linear
+from minidist.nn.module import Module, Weight
+
+__all__ = [
+    "Bucket",
+    "CausalSelfAttention",
+    "Conv2d",
+    "Embedding",
+    "Group",
+    "LayerNorm",
+    "Linear",
+    "Module",
+    "Weight",
+    "cut_into_buckets",
+    "flatten",
+]

@@ -1,0 +1,135 @@
+"""Flat vectors: all parameters in one array, all gradients in another.
+
+    layers, in order of use      embed      block.0       block.1      head
+                                    \\           \\            /          /
+    group.weights              [ head | block.1 ......... | block.0 ...... | embed ]
+    group.gradients            [ head | block.1 ......... | block.0 ...... | embed ]
+                                 ^ ready first, because backward begins at the loss
+
+A parameter's array and its gradient are *views* into these two vectors. That is why nothing has to be packed
+before it is sent: an all-reduce takes a slice of `gradients`, a bucket *is* a slice, and one call of an
+optimizer kernel updates everything. The order is the reverse order of first use, so that gradients become ready
+from the front (Li et al., "PyTorch Distributed", VLDB 2020, section 3.2.3, which orders its buckets so).
+
+Parameters that are treated alike share a vector, and form a *group*: same dtype, trainable or frozen, and
+repeated over the same mesh axes. Most models have one group. Read next: `minidist/sync/data_parallel.py`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from minidist.autograd import Parameter
+from minidist.nn.module import Module
+
+Allocate = Callable[..., np.ndarray]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where one parameter lives: a row of the layout table."""
+
+    name: str
+    shape: tuple[int, ...]  # the global shape, as one process has it
+    part: tuple[slice, ...]  # what this rank holds of it; all of it, unless the layer is split
+    offset: int  # of its first element in the group's vectors
+    size: int  # elements held here
+    place: int  # its position in the whole model's order of completion, over all groups
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A slice of one group's vectors: whole parameters, next to each other, which are sent together."""
+
+    index: int  # position in the order in which every rank launches buckets
+    group: "Group"
+    region: slice
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def gradients(self) -> np.ndarray:
+        assert self.group.gradients is not None, "frozen groups have no buckets"
+        return self.group.gradients[self.region]
+
+
+class Group:
+    """Parameters that are treated alike, in one vector.
+
+    weights: (n,) all parameters of the group, in layout order.
+    gradients: (n,) their gradients, or None for a frozen group, which has none and never travels.
+    axes: the mesh axes over which a gradient is still a partial sum when backward ends.
+    """
+
+    def __init__(
+        self,
+        parameters: dict[int, Parameter],  # by place
+        axes: tuple[str, ...] = ("data",),
+        allocate: Allocate = np.empty,
+    ) -> None:
+        self.parameters = tuple(parameters.values())
+        self.axes = axes
+        self.dtype = self.parameters[0].dtype
+        self.trainable = self.parameters[0].requires_grad
+        total = sum(parameter.size for parameter in self.parameters)
+        self.weights = allocate(total, dtype=self.dtype)
+        self.gradients = allocate(total, dtype=self.dtype) if self.trainable else None
+        layout = []
+        offset = 0
+        for place, parameter in parameters.items():
+            shape, size = parameter.shape, parameter.size
+            layout.append(Entry(parameter.name, shape, tuple(slice(0, n) for n in shape), offset, size, place))
+            weights = self.weights[offset : offset + size].reshape(shape)
+            weights[...] = parameter.data
+            gradients = None
+            if self.gradients is not None:
+                gradients = self.gradients[offset : offset + size].reshape(shape)
+            parameter.bind(weights, gradients)
+            offset += size
+        self.layout = tuple(layout)
+
+    def updated(self) -> None:
+        """Note that the weights have changed, so that a tape which still needs the old ones is refused."""
+        for parameter in self.parameters:
+            parameter.updated()
+
+
+def flatten(module: Module, allocate: Allocate = np.empty) -> list[Group]:
+    """Move a model's parameters into flat vectors, one pair per group, and return the groups.
+
+    `allocate(n, dtype=...)` provides the memory, so that a window which other ranks see can be it. Modules
+    list their parameters in order of first use; a shared parameter counts where it is used first.
+    """
+    alike: dict[tuple, dict[int, Parameter]] = {}
+    for place, (name, parameter) in enumerate(reversed(list(module.named_parameters()))):
+        parameter.name = name
+        alike.setdefault((parameter.dtype.str, parameter.requires_grad), {})[place] = parameter
+    return [Group(parameters, allocate=allocate) for parameters in alike.values()]
+
+
+def cut_into_buckets(groups: Sequence[Group], bytes_per_bucket: int) -> list[Bucket]:
+    """Cut the gradients of all trainable groups into buckets of at least this many bytes (a group's last: less).
+
+    A parameter is never cut, so a large one is a bucket of its own. Buckets are numbered in the order in which
+    backward completes them, over all groups.
+    """
+    runs: list[tuple[Group, list[int]]] = []  # a group, and which rows of its layout
+    for group in groups:
+        if not group.trainable:
+            continue
+        full = True
+        for row, entry in enumerate(group.layout):
+            if full:
+                runs.append((group, []))
+                filled = 0
+            runs[-1][1].append(row)
+            filled += entry.size * group.dtype.itemsize
+            full = filled >= bytes_per_bucket
+    runs.sort(key=lambda run: run[0].layout[run[1][-1]].place)
+
+    buckets = []
+    for index, (group, rows) in enumerate(runs):
+        first, last = group.layout[rows[0]], group.layout[rows[-1]]
+        region = slice(first.offset, last.offset + last.size)
+        buckets.append(Bucket(index, group, region, tuple(group.parameters[row] for row in rows)))
+    return buckets

@@ -1,0 +1,53 @@
+"""What an update rule is: state vectors beside the weights, and one kernel call per group and step.
+
+    weights     [ head | block.1 | block.0 | embed ]
+    gradients   [ head | block.1 | block.0 | embed ]      all of one length, so the rule is one loop over four
+    momentum    [ head | block.1 | block.0 | embed ]      arrays, whatever the model looks like
+
+A rule does not know whether it is given the whole vector, a bucket of it or the shard that one rank owns. The
+kernel that makes the pass is in `minidist/_kernels/`; who calls `step` and when is up to `minidist/sync/`.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from minidist.nn.flat import Group
+
+ALL = slice(None)
+
+
+class Optimizer:
+    """Update the weights of all trainable groups from their gradients.
+
+    A subclass names its state vectors in `slots` and says in `update` what happens to one region of one group.
+    """
+
+    slots: tuple[str, ...] = ()
+
+    def __init__(self, groups: Sequence[Group], lr: float, weight_decay: float) -> None:
+        require(lr=lr, weight_decay=weight_decay)
+        self.groups = [group for group in groups if group.trainable]
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.steps = 0
+        self.state = {slot: [np.zeros_like(group.weights) for group in self.groups] for slot in self.slots}
+
+    def step(self, scale: float = 1.0) -> None:
+        """Apply one update to everything; every gradient is multiplied by `scale` first (clipping)."""
+        self.steps += 1
+        for index, group in enumerate(self.groups):
+            self.update(index, ALL, scale)
+            group.updated()
+
+    def update(self, index: int, region: slice, scale: float) -> None:
+        """Apply the rule, in place, to one region of the vectors of group number `index`."""
+        raise TypeError(f"{type(self).__name__} does not say how to update: define update(index, region, scale)")
+
+
+def require(**values: float) -> None:
+    """Refuse hyperparameters that are negative, infinite or not a number, by name."""
+    for name, value in values.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} is {value}; it must be a finite number, 0 or larger")
