@@ -1,0 +1,28 @@
+"""comm: talking to other ranks. Pass a communicator as an argument; `world()` is for your own programs.
+
+    from minidist.comm import world
+    comm = world()
+    total = comm.all_reduce(x, op="sum")
+
+Read `communicator.py` first (what can be asked), then `all_reduce.py` and `collectives.py` (how it is done with send
+and receive), `progress.py` (how it goes on in the background), `threads.py` and `mpi.py` (how bytes travel), and
+`mesh.py` (many ranks as a grid).
+"""
+
+from minidist.comm.communicator import ANY_SOURCE, Communicator
+from minidist.comm.errors import CommError, DeadlockError, MessageMismatch, RankStopped
+from minidist.comm.mesh import Mesh
+from minidist.comm.progress import Request
+from minidist.comm.world import world
+
+__all__ = [
+    "ANY_SOURCE",
+    "CommError",
+    "Communicator",
+    "DeadlockError",
+    "Mesh",
+    "MessageMismatch",
+    "RankStopped",
+    "Request",
+    "world",
+]

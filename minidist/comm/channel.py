@@ -1,0 +1,89 @@
+"""What a collective algorithm sees of its communicator: send and receive, and nothing else.
+
+A channel belongs to one operation. It holds the tag that keeps the operation's messages apart from all others
+in flight, and the purpose under which they are counted. Ranks start collectives in the same order, so the
+collective's number is the same everywhere, and so is its tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minidist.comm import message
+from minidist.comm.progress import Steps, TransportRequest
+
+if TYPE_CHECKING:
+    from minidist.comm.communicator import Communicator
+
+Place = Callable[[message.Header, int], np.ndarray]  # (header, sender) -> the C-ordered array to be filled
+
+
+class Channel:
+    """Send and receive the messages of one operation."""
+
+    def __init__(self, comm: Communicator, tag: int, purpose: str, payload_tag: int | None = None) -> None:
+        self.comm, self.tag, self.purpose = comm, tag, purpose
+        self.rank, self.size = comm.rank, comm.size
+        # Within a collective messages of one pair arrive in order, so header and payload may share a tag.
+        self.payload_tag = tag if payload_tag is None else payload_tag
+
+    def send(self, array: np.ndarray, dest: int) -> TransportRequest:
+        """Send the bytes of a C-ordered array whose size the receiver knows."""
+        self.comm.count(self.purpose, array.nbytes)
+        return self.comm.endpoint.isend(array, dest, self.tag)
+
+    def receive(self, buffer: np.ndarray, source: int) -> TransportRequest:
+        """Fill a C-ordered array with exactly its number of bytes from `source`."""
+        return self.comm.endpoint.irecv(buffer, source, self.tag, exact=True)
+
+    def mpi_all_reduce(self, x: np.ndarray, op: str) -> TransportRequest:
+        """Start MPI's own all-reduce in place; counted as one message of x, for what MPI sends is its own affair."""
+        self.comm.count(self.purpose, x.nbytes)
+        return self.comm.endpoint.iall_reduce(x, op)
+
+    def send_message(self, array: np.ndarray, dest: int) -> list[TransportRequest]:
+        """Send an array together with what it is; counted as one message."""
+        self.comm.count(self.purpose, array.nbytes)
+        endpoint = self.comm.endpoint
+        requests = [endpoint.isend(message.pack(array, self.payload_tag), dest, self.tag)]
+        if array.nbytes > message.INLINE:
+            requests.append(endpoint.isend(array, dest, self.payload_tag))
+        return requests
+
+    def receive_message(self, source: int, place: Place) -> Steps:
+        """Receive an array that says what it is into where `place(header, sender)` says; give (array, source).
+
+        If `place` raises, the payload is received all the same (and forgotten), so that the sender can go on.
+        """
+        endpoint = self.comm.endpoint
+        envelope = np.empty(message.LONGEST, np.uint8)
+        request = endpoint.irecv(envelope, source, self.tag, exact=False)
+        yield (request,)
+        header, inline = message.unpack(envelope[: request.count])
+        refusal: Exception | None = None
+        try:
+            array = place(header, request.source)
+        except Exception as error:
+            refusal, array = error, np.empty(header.shape, header.dtype)
+        if header.nbytes <= message.INLINE:
+            array.reshape(-1).view(np.uint8)[:] = inline
+        else:
+            yield (endpoint.irecv(array, request.source, header.payload_tag, exact=True),)
+        if refusal is not None:
+            raise refusal
+        return array, request.source
+
+    def exchange(self, array: np.ndarray, dest: int, source: int, place: Place) -> Steps:
+        """Send one message and receive another at the same time; give the array received."""
+        sends = self.send_message(array, dest)
+        received, _ = yield from self.receive_message(source, place)
+        yield sends
+        return received
+
+
+def new_array(header: message.Header, sender: int) -> np.ndarray:
+    """Place a message into a new array."""
+    return np.empty(header.shape, header.dtype)

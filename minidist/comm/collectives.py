@@ -1,0 +1,171 @@
+"""The other collectives, each written once in terms of send and receive.
+
+With p ranks and n bytes in one rank's array, the messages and bytes that the busiest rank sends:
+
+    barrier          dissemination       ceil(log2 p) messages, 0 bytes
+    broadcast        binomial tree       ceil(log2 p) messages of n
+    reduce           binomial tree       1 message of n
+    gather           all to the root     1 message of n (the root receives p-1)
+    scatter          the root to all     p-1 messages of a piece
+    all_gather       ring                p-1 messages of a piece
+    reduce_scatter   ring                p-1 messages of a piece
+    all_to_all       pairwise            p-1 messages of a piece
+
+Where a receiver cannot know a piece's size the message says it (`message.py`), so pieces may be uneven and no
+counts are needed. All are generators (`progress.py`). Read `all_reduce.py` beside this.
+
+Thakur, Rabenseifner & Gropp 2005, section 4; the barrier: Hensgen, Finkel & Manber 1988.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minidist.comm.all_reduce import reduce_tree, ring_reduce_scatter, tree_neighbours
+from minidist.comm.arrays import describe, is_plain
+from minidist.comm.channel import Channel, new_array
+from minidist.comm.errors import MessageMismatch
+from minidist.comm.message import Header
+from minidist.comm.progress import Steps
+from minidist.comm.reductions import working_dtype
+
+
+def barrier(channel: Channel) -> Steps:
+    """Wait until every rank has come: in step k tell rank + 2^k, and hear from rank - 2^k."""
+    nothing, distance = np.empty(0, np.uint8), 1
+    while distance < channel.size:
+        dest, source = (channel.rank + distance) % channel.size, (channel.rank - distance) % channel.size
+        yield channel.send(nothing, dest), channel.receive(np.empty(0, np.uint8), source)
+        distance *= 2
+
+
+def broadcast(channel: Channel, x: np.ndarray | None, out: np.ndarray | None, root: int) -> Steps:
+    """Send the root's x down a binomial tree; the others fill `out`, or a new array if it is None."""
+    parent, children = tree_neighbours(channel, root)
+    if parent is not None:
+        x, _ = yield from channel.receive_message(
+            parent, lambda header, sender: place_into(header, out, sender)
+        )
+    assert x is not None
+    for child in children:
+        yield channel.send_message(x, child)
+    return finish(x, out) if out is not None else x
+
+
+def place_into(header: Header, out: np.ndarray | None, source: int, tag: int | None = None) -> np.ndarray:
+    """Place a message into `out` if it is what `out` expects; else refuse it, with both sides' facts."""
+    if out is None:
+        return new_array(header, source)
+    if header.dtype != out.dtype.newbyteorder("=") or header.shape != out.shape:
+        tagged = "" if tag is None else f" (tag {tag})"
+        raise MessageMismatch(
+            f"rank {source} sent {describe(header.dtype, header.shape)}{tagged}, "
+            f"this rank expected {describe(out.dtype, out.shape)}: nothing was written"
+        )
+    return out if is_plain(out) else new_array(header, source)
+
+
+def finish(received: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Copy into `out` what could not be received into its memory directly."""
+    if received is not out:
+        out[...] = received
+    return out
+
+
+def receive(channel: Channel, out: np.ndarray, source: int) -> Steps:
+    """Fill `out` with a message from `source`; give the rank that it came from."""
+    received, came_from = yield from channel.receive_message(
+        source, lambda header, sender: place_into(header, out, sender, channel.tag)
+    )
+    finish(received, out)
+    return came_from
+
+
+def reduce(channel: Channel, x: np.ndarray, reduce_two: np.ufunc, root: int) -> Steps:
+    """Sum up a binomial tree; give the root the sum, the others None."""
+    total = np.array(x, working_dtype(x.dtype))
+    yield from reduce_tree(channel, total.reshape(-1), reduce_two, root)
+    return total.astype(x.dtype, copy=False) if channel.rank == root else None
+
+
+def gather(channel: Channel, x: np.ndarray, root: int) -> Steps:
+    """Send every rank's x to the root, which joins them along axis 0."""
+    if channel.rank != root:
+        yield channel.send_message(x, root)
+        return None
+    pieces = {root: x}
+    for source in range(channel.size):
+        if source != root:
+            pieces[source], _ = yield from channel.receive_message(source, new_array)
+    return join([pieces[source] for source in range(channel.size)])
+
+
+def scatter(channel: Channel, x: np.ndarray | None, root: int, slices: list[slice] | None) -> Steps:
+    """Cut the root's x along axis 0 and send piece r to rank r."""
+    if channel.rank != root:
+        piece, _ = yield from channel.receive_message(root, new_array)
+        return piece
+    assert x is not None and slices is not None
+    pieces = [x[piece] for piece in slices]
+    yield [
+        request
+        for dest, piece in enumerate(pieces)
+        if dest != root
+        for request in channel.send_message(piece, dest)
+    ]
+    return pieces[root].copy()
+
+
+def all_gather(channel: Channel, x: np.ndarray) -> Steps:
+    """Pass every rank's x around a ring; all join them along axis 0.
+
+    Pieces are received straight into the result as long as all are of one shape, which is the usual case.
+    """
+    rank, size = channel.rank, channel.size
+    row = (1, *x.shape) if x.ndim == 0 else x.shape  # a 0-d value is one row
+    result = np.empty((size, *row), x.dtype)
+    result[rank] = x
+    pieces: dict[int, np.ndarray] = {rank: result[rank]}
+    for step in range(size - 1):
+        mine, next_ = pieces[(rank - step) % size], (rank - step - 1) % size
+
+        def place(header: Header, sender: int, next_: int = next_) -> np.ndarray:
+            return (
+                result[next_] if (header.dtype, header.shape) == (x.dtype, row) else new_array(header, sender)
+            )
+
+        pieces[next_] = yield from channel.exchange(mine, (rank + 1) % size, (rank - 1) % size, place)
+    if all(piece.base is result for piece in pieces.values()):
+        return result.reshape(size * row[0], *row[1:])
+    return join([pieces[source] for source in range(size)])
+
+
+def reduce_scatter(channel: Channel, x: np.ndarray, reduce_two: np.ufunc, pieces: list[slice]) -> Steps:
+    """Pass partial sums around a ring; rank r ends with the sum of piece r."""
+    sums = np.array(x, working_dtype(x.dtype))
+    yield from ring_reduce_scatter(channel, [sums[piece].reshape(-1) for piece in pieces], reduce_two)
+    return sums[pieces[channel.rank]].astype(x.dtype)
+
+
+def all_to_all(channel: Channel, x: np.ndarray, pieces: list[slice]) -> Steps:
+    """Send piece r of x to rank r, in step k to rank + k while receiving from rank - k; join what came."""
+    rank, size = channel.rank, channel.size
+    received = {rank: x[pieces[rank]]}
+    for step in range(1, size):
+        dest, source = (rank + step) % size, (rank - step) % size
+        received[source] = yield from channel.exchange(x[pieces[dest]], dest, source, new_array)
+    return join([received[source] for source in range(size)])
+
+
+def join(pieces: list[np.ndarray]) -> np.ndarray:
+    """Join the ranks' pieces along axis 0 (a 0-d value is one row); refuse pieces that do not fit together."""
+    rows = [piece.reshape(1) if piece.ndim == 0 else piece for piece in pieces]
+    facts = [(row.dtype, row.shape[1:]) for row in rows]
+    for source, fact in enumerate(facts):
+        if fact != facts[0]:
+            raise MessageMismatch(
+                f"rank 0 gave {describe(pieces[0].dtype, pieces[0].shape)}, rank {source} gave "
+                f"{describe(pieces[source].dtype, pieces[source].shape)}: pieces are joined along axis 0, "
+                "so dtype and all other dims must be equal"
+            )
+    return np.concatenate(rows)

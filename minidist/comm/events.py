@@ -1,0 +1,75 @@
+"""What listeners are told: one record for each operation, and where in the user's program it stands.
+
+A listener is any object with three methods; meters, guard and trace are listeners, and comm knows none of them:
+
+    before(event)    an operation begins; nothing has been sent yet, and raising an error here stops it
+    waiting(event)   the rank is about to sleep because the operation cannot go on yet (may come many times)
+    after(event)     the operation is complete
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from minidist.comm.communicator import Communicator
+
+_COMM = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(_COMM)) + os.sep
+
+
+def source_line(frame: FrameType | None = None) -> str:
+    """Give "file:line" of the user's code that is being run: the innermost line outside minidist.
+
+    Where everything is minidist's own (a training command), the innermost line outside comm.
+    """
+    frame = frame or sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == threading.__file__:
+        frame = frame.f_back  # where a blocked thread sleeps
+    ours = "?"
+    at: FrameType | None = frame
+    while at is not None:
+        file = at.f_code.co_filename
+        if not file.startswith(_PACKAGE):
+            if file.startswith("<frozen") or file == threading.__file__:
+                break  # below here is only Python's own start of the thread or program
+            return f"{file}:{at.f_lineno}"
+        if ours == "?" and not file.startswith(_COMM):
+            ours = f"{file}:{at.f_lineno}"
+        at = at.f_back
+    return ours
+
+
+@dataclass(frozen=True)
+class Event:
+    """Tell a listener about one operation of one rank."""
+
+    operation: str  # "all_reduce", "send", ...
+    communicator: Communicator
+    purpose: str
+    line: str  # "file:line" of the user's call
+    sequence: int | None = None  # the collective's number on this communicator; None for point-to-point
+    dtype: np.dtype | None = None
+    shape: tuple[int, ...] | None = None
+    bytes: int = 0  # of this rank's array
+    reduction: str | None = None
+    root: int | None = None
+    peer: int | None = None  # rank in the communicator; ANY_SOURCE for any
+    tag: int | None = None
+    time: float = field(default_factory=time.monotonic)
+
+
+class Listener(Protocol):
+    """Be told what a communicator does."""
+
+    def before(self, event: Event) -> Any: ...  # noqa: D102
+    def waiting(self, event: Event) -> Any: ...  # noqa: D102
+    def after(self, event: Event) -> Any: ...  # noqa: D102

@@ -1,0 +1,118 @@
+"""A mesh: the ranks of a world as a grid with named axes, and a communicator along each axis.
+
+    Mesh(comm, data=2, pipe=2)         pipe=0   pipe=1
+                             data=0    rank 0   rank 1
+                             data=1    rank 2   rank 3
+
+The last axis changes fastest, as in a C-ordered array. `mesh.comm("data")` joins the ranks that differ in `data`
+alone: {0, 2} and {1, 3}; `mesh.comm("data", "pipe")` those that differ in either.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+
+from minidist.comm.communicator import Communicator
+from minidist.errors import UserError
+
+
+class Mesh:
+    """Arrange the ranks of `comm` along named axes; the sizes' product must be comm.size.
+
+    Every rank must make the mesh, and must call `comm` for joined axes in the same order. Axes of size 1 send nothing.
+    """
+
+    def __init__(self, comm: Communicator, **axes: int) -> None:
+        check_axes(comm.size, axes)
+        self.world, self.axes = comm, dict(axes)
+        self.coordinates = coordinates(comm.rank, axes)
+        self._comms: dict[tuple[str, ...], Communicator] = {}
+        for axis in axes:
+            self.comm(axis)
+
+    def __repr__(self) -> str:
+        return f"Mesh({', '.join(f'{axis}={size}' for axis, size in self.axes.items())})"
+
+    def size(self, axis: str) -> int:
+        """Give the number of ranks along an axis."""
+        self._check((axis,))
+        return self.axes[axis]
+
+    def comm(self, *axes: str) -> Communicator:
+        """Give the communicator of the ranks that differ from this one along `axes` alone.
+
+        The first call for several axes is a collective over the whole mesh.
+        """
+        self._check(axes)
+        axes = tuple(
+            axis for axis in self.axes if axis in axes
+        )  # in the mesh's order: ranks are numbered row by row
+        if axes not in self._comms:
+            name = "+".join(axes)
+            if math.prod(self.axes[axis] for axis in axes) == 1:
+                self._comms[axes] = self.world.alone(name)
+            else:
+                group = group_number(self.world.rank, self.axes, axes)
+                new = self.world.split(group, self.world.rank, name=name)
+                assert new is not None
+                self._comms[axes] = new
+        return self._comms[axes]
+
+    def _check(self, axes: tuple[str, ...]) -> None:
+        for axis in axes:
+            if axis not in self.axes:
+                raise ValueError(
+                    f"axis {axis!r} is not in {self}: expected one of {', '.join(map(repr, self.axes))}"
+                )
+        if not axes or len(set(axes)) < len(axes):
+            raise ValueError(f"axes are {axes}, expected at least one name, each once")
+
+
+def coordinates(rank: int, axes: dict[str, int]) -> dict[str, int]:
+    """Give a rank's place along each axis, the last axis fastest."""
+    places = np.unravel_index(rank, tuple(axes.values())) if axes else ()
+    return {axis: int(place) for axis, place in zip(axes, places, strict=True)}
+
+
+def group_number(rank: int, axes: dict[str, int], joined: tuple[str, ...]) -> int:
+    """Number the groups of ranks that differ along `joined` alone: by their place along all the other axes."""
+    number = 0
+    for axis, place in coordinates(rank, axes).items():
+        if axis not in joined:
+            number = number * axes[axis] + place
+    return number
+
+
+def check_axes(ranks: int, axes: dict[str, int]) -> None:
+    """Refuse sizes whose product is not the number of ranks, with the nearest choices that work."""
+    for axis, size in axes.items():
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise UserError(f"mesh axis {axis} is {size!r}, expected a whole number >= 1")
+    total = math.prod(axes.values())
+    if total == ranks:
+        return
+    asked = " x ".join(f"{axis}={size}" for axis, size in axes.items()) or "a mesh without axes"
+    choices = [
+        ",".join(f"{axis}={size}" for axis, size in zip(axes, sizes, strict=True))
+        for sizes in nearest(ranks, axes)
+    ]
+    advice = f"; try {' or '.join(choices)}" if choices else ""
+    raise UserError(f"{ranks} ranks cannot form {asked} ({total}){advice}, or start {total} ranks")
+
+
+def nearest(ranks: int, axes: dict[str, int], most: int = 3) -> list[tuple[int, ...]]:
+    """Give the sizes with product `ranks` that change the fewest axes, and those the least."""
+    divisors = [d for d in range(1, ranks + 1) if ranks % d == 0]
+    fitting = (
+        [sizes for sizes in product(divisors, repeat=len(axes)) if math.prod(sizes) == ranks] if axes else []
+    )
+    wanted = tuple(axes.values())
+
+    def distance(sizes: tuple[int, ...]) -> tuple[int, float]:
+        changed = sum(size != want for size, want in zip(sizes, wanted, strict=True))
+        return changed, sum(abs(math.log(size / want)) for size, want in zip(sizes, wanted, strict=True))
+
+    return sorted(fitting, key=distance)[:most]

@@ -1,0 +1,175 @@
+"""Operations in flight, and the one loop in which a rank waits for them.
+
+Every operation is a *generator* that yields the transport's requests it waits for:
+
+    def exchange(channel, mine, theirs, peer):
+        yield channel.send(mine, peer), channel.receive(theirs, peer)     # go on when both are complete
+        return theirs
+
+MPI moves little while nobody calls it. So each rank keeps a list of its running generators, and whoever waits
+for one of them moves all of them. A blocking call starts its generator and waits; a non-blocking one leaves it
+on the list and gives back the `Request`; backward calls `advance()` once per node of the tape.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from minidist.comm.errors import CommError
+from minidist.comm.events import Event
+
+if TYPE_CHECKING:
+    from minidist.comm.communicator import Communicator
+
+
+class TransportRequest(Protocol):
+    """One message on its way: what `isend` and `irecv` of a transport give."""
+
+    peer: int | None  # world rank of the other side; None for any
+    source: int  # after completion: rank in the communicator that sent it
+    count: int  # after completion: bytes received
+
+    def test(self) -> bool:
+        """Say whether it is complete."""
+        ...
+
+
+Steps = Generator[Iterable[TransportRequest], None, Any]
+
+
+class Request:
+    """An operation in flight: `wait()` for its result, or `test()` whether it is complete."""
+
+    def __init__(
+        self, communicator: Communicator, operation: str, steps: Steps, facts: dict[str, Any]
+    ) -> None:
+        self.communicator, self.operation, self.facts = communicator, operation, facts
+        self.steps = steps
+        self.pending: list[TransportRequest] = []
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.event: Event | None = None
+
+    def wait(self) -> Any:
+        """Wait until the operation is complete; give its result. Waiting again gives the same."""
+        if not self.done:
+            self.communicator.progress.wait(self)
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def test(self) -> bool:
+        """Move everything in flight as far as it can go; say whether this operation is complete."""
+        if not self.done:
+            self.communicator.progress.advance()
+        if self.error is not None:
+            raise self.error
+        return self.done
+
+    def step(self) -> bool:
+        """Go on as far as possible without waiting; say whether anything moved."""
+        moved = False
+        try:
+            while True:
+                if self.pending:
+                    before = len(self.pending)
+                    self.pending = [request for request in self.pending if not request.test()]
+                    moved = moved or len(self.pending) < before
+                    if self.pending:
+                        return moved
+                self.pending = list(next(self.steps))
+        except StopIteration as end:
+            self.result = end.value
+        except Exception as error:  # kept for whoever waits for this operation, and raised there
+            self.error = error
+            self.steps.close()
+        self.pending = []
+        self.done = True
+        if self.event is not None and self.error is None:
+            for listener in self.communicator.listeners:
+                listener.after(self.event)
+        return True
+
+    def describe(self) -> str:
+        """Say what this operation is and whom it waits for."""
+        facts, comm = self.facts, self.communicator
+        words = {"peer": "dest" if self.operation == "send" else "source"}
+        said = [
+            f"{words.get(name, name)}={facts[name]}"
+            for name in ("reduction", "root", "peer", "tag")
+            if name in facts
+        ]
+        number = f" #{facts['sequence']}" if "sequence" in facts else ""
+        text = f"{self.operation}{number}({', '.join(said)}) on {comm.name!r}"
+        peers = sorted({request.peer for request in self.pending if request.peer is not None})
+        if peers:
+            text += f", waiting for rank{'s' * (len(peers) > 1)} {', '.join(map(str, peers))}"
+            text += " of the world" if comm.parent is not None else ""
+        return text
+
+
+class Progress:
+    """Everything that one rank has in flight, on all its communicators."""
+
+    def __init__(self, idle: Any) -> None:
+        self.idle = idle  # the transport's way to wait: idle(progress, request, since)
+        self.running: list[Request] = []
+        self.waiting_thread: int | None = None
+
+    def start(self, request: Request) -> Request:
+        """Start an operation: it goes as far as it can at once, and then stays on the list."""
+        request.step()
+        if not request.done:
+            self.running.append(request)
+        return request
+
+    def advance(self) -> bool:
+        """Move every running operation as far as it can go without waiting; say whether any moved."""
+        if not self.running:
+            return False
+        moved = False
+        for request in list(self.running):
+            if request.step():
+                moved = True
+                if request.done:
+                    self.running.remove(request)
+        return moved
+
+    def wait(self, request: Request) -> None:
+        """Wait until `request` is complete, moving everything else meanwhile."""
+        outer, me = self.waiting_thread, threading.get_ident()
+        if outer not in (None, me):
+            names = {thread.ident: thread.name for thread in threading.enumerate()}
+            raise CommError(
+                f"thread {names.get(me)!r} waits in {request.describe()} while thread {names.get(outer)!r} waits too: "
+                "one rank's communicators belong to one thread"
+            )
+        self.waiting_thread = me
+        try:
+            since = time.perf_counter()
+            while True:
+                if self.advance():
+                    since = time.perf_counter()
+                if request.done:
+                    return
+                self.idle(self, request, since)
+        except BaseException:
+            if request in self.running:
+                self.running.remove(request)
+            raise
+        finally:
+            self.waiting_thread = outer
+
+    def look(self, request: Request) -> None:
+        """Tell listeners that this rank is about to sleep."""
+        if request.event is not None:
+            for listener in request.communicator.listeners:
+                listener.waiting(request.event)
+
+    def pending(self) -> list[TransportRequest]:
+        """Give every transport request that this rank waits for."""
+        return [pending for request in self.running for pending in request.pending]

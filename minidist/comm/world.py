@@ -1,0 +1,110 @@
+"""Which world this process is in: MPI's, if an mpiexec or srun started it, else a world of one.
+
+The launcher's environment says how many ranks it started; MPI says how many it sees. If they differ, the two
+belong to different MPIs, and every process would train alone as rank 0 of 1: refused here, with the remedy.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from minidist.comm import threads
+from minidist.comm.communicator import Communicator
+from minidist.errors import UserError
+
+
+@dataclass(frozen=True)
+class LauncherFacts:
+    """Say who started this process as one of several ranks."""
+
+    launcher: str  # "mpiexec" or "srun"
+    rank: int | None
+    size: int | None  # None where the launcher does not say
+
+
+def launcher_facts(environ: Mapping[str, str]) -> LauncherFacts | None:
+    """Find out from the environment which launcher started this process; None: started by hand."""
+
+    def number(*names: str) -> int | None:
+        return next((int(environ[name]) for name in names if environ.get(name, "").isdigit()), None)
+
+    rank = number("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+    size = number("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+    slurm = number("SLURM_STEP_NUM_TASKS")  # of this step: 1 in a batch script, which is not a rank
+    if slurm is not None and (slurm > 1 or size is not None):
+        return LauncherFacts("srun", rank, size or slurm)
+    if size is not None or "PMIX_RANK" in environ:
+        return LauncherFacts("mpiexec", rank, size)
+    if "MPI_LOCALNRANKS" in environ:
+        return LauncherFacts("mpiexec", number("MPI_LOCALRANKID"), number("MPI_LOCALNRANKS"))
+    return None
+
+
+def world_problem(facts: LauncherFacts, mpi_size: int, library: str, beside: str | None) -> str | None:
+    """Say what is wrong if the launcher started several ranks and MPI sees only one; None: nothing.
+
+    library: what MPI says of itself. beside: the mpiexec next to the interpreter, if there is one.
+    """
+    if mpi_size > 1 or facts.size in (None, 1):
+        return None
+    if facts.launcher == "srun":
+        return (
+            f"srun started {facts.size} processes, but each is a world of one: they did not find each other. "
+            f"Start them with: srun --mpi=pmi2 -n {facts.size} python ... "
+            "(srun --mpi=list shows what this cluster offers). python -m minidist.doctor says more."
+        )
+    right = beside or f"the mpiexec of {library}"
+    return (
+        f"mpiexec started {facts.size} processes, but each is rank 0 of 1: this mpiexec belongs to another MPI than "
+        f"mpi4py's ({library}). Start them with: {right} -n {facts.size} python ... "
+        "python -m minidist.doctor says more."
+    )
+
+
+def mpiexec_beside_python() -> str | None:
+    """Find the mpiexec that was installed with this interpreter's packages."""
+    path = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+    return path if os.access(path, os.X_OK) else None
+
+
+def world() -> Communicator:
+    """Give the communicator of all ranks: MPI's under mpiexec or srun, this thread's under threads, else of one.
+
+    Calling it again gives the same one. Raises UserError if the ranks that were started do not find each other.
+    """
+    return threads.this_rank() or _world_of_this_process()
+
+
+@functools.cache
+def _world_of_this_process() -> Communicator:
+    facts = launcher_facts(os.environ)
+    if facts is None:
+        return threads.alone()
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # not installed; or installed, and no MPI library found
+        raise _refusal(
+            facts,
+            f"{facts.launcher} started this process, but MPI cannot be used ({str(error).splitlines()[0]}). "
+            "Install it with: python -m pip install mpich mpi4py",
+        ) from None
+    everyone = MPI.COMM_WORLD
+    library = MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0 ")
+    problem = world_problem(facts, everyone.Get_size(), library, mpiexec_beside_python())
+    if problem:
+        raise _refusal(facts, problem)
+    from minidist.comm import leaving
+    from minidist.comm.mpi import Endpoint
+
+    if everyone.Get_size() > 1:
+        leaving.install(everyone)
+    return Communicator(Endpoint(MPI, everyone.Dup(), range(everyone.Get_size())))
+
+
+def _refusal(facts: LauncherFacts, sentence: str) -> BaseException:
+    """Let only the launcher's first rank say it: the others leave without a word."""
+    return UserError(sentence) if facts.rank in (0, None) else SystemExit(2)
