@@ -1,0 +1,114 @@
+"""Starting ranks from any Python, and ending them.
+
+`minidist.launch(fn, 4)` runs a function on four ranks and returns what each returned; `python -m minidist.launch
+-n 4 script.py` runs a program. Both work from a plain Python, a notebook, or a script; programs that you start with
+`mpiexec` yourself do not need this.
+
+Read next: `job.py` (ranks that stay for several calls), `worker.py` (their side), `mpiexec.py` (what an MPI job is
+made of, and how it ends), `__main__.py` (the command).
+"""
+
+import contextlib
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from minidist.errors import UserError
+from minidist.launch.job import Job, Outcome
+from minidist.launch.report import causes, explain
+from minidist.launch.stacks import Frame
+from minidist.launch.worker import describe, takes_no_arguments
+
+__all__ = ["Job", "LaunchTimeout", "Outcome", "RankFailed", "launch"]
+
+
+class RankFailed(RuntimeError):
+    """Say which rank failed, with its traceback, and what the others were doing.
+
+    `rank` is the lowest rank that failed by itself; `outcomes` tells how each rank ended.
+    """
+
+    def __init__(self, message: str, rank: int, outcomes: list[Outcome]) -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.outcomes = outcomes
+
+
+class LaunchTimeout(RuntimeError):
+    """Say where each rank stood when the time limit was reached."""
+
+    def __init__(self, message: str, outcomes: list[Outcome]) -> None:
+        super().__init__(message)
+        self.outcomes = outcomes
+
+
+def launch(
+    fn: Callable[..., Any],
+    n: int,
+    *args: Any,
+    transport: str = "mpi",
+    timeout: float = 60.0,
+) -> list[Any]:
+    """Run fn(comm, *args) on `n` ranks and return what each rank returned, by rank.
+
+    A function without parameters is called as fn() and finds its communicator with `minidist.comm.world()`.
+    transport "mpi" starts n processes; fn, args and results travel by cloudpickle, so functions of a notebook or a
+    script work. "threads" runs the ranks as threads of this process: their variables can be looked at, and nothing
+    is copied. `timeout` is in seconds.
+
+    Raises RankFailed, LaunchTimeout, and UserError if there is no MPI.
+    """
+    if not isinstance(n, int) or n < 1:
+        raise UserError(f"the number of ranks must be an integer of at least 1, not {n!r}")
+    if transport == "threads":
+        outcomes = _on_threads(fn, n, args, timeout)
+    elif transport == "mpi":
+        with Job(n) as job:
+            outcomes = job.call(fn, args, timeout=timeout, printed=_print_line)
+    else:
+        raise UserError(f'transport must be "mpi" or "threads", not {transport!r}')
+    if all(outcome.ended == "returned" for outcome in outcomes):
+        return [outcome.value for outcome in outcomes]
+    cause = causes(outcomes)[0]
+    message = explain(outcomes, transport, timeout, with_output=False)  # it has been printed already
+    if cause.ended == "hung":
+        raise LaunchTimeout(message, outcomes)
+    raise RankFailed(message, cause.rank, outcomes)
+
+
+def _print_line(rank: int, line: str) -> None:
+    print(f"[rank {rank}] {line}", flush=True)
+
+
+def _on_threads(fn: Callable[..., Any], n: int, args: tuple[Any, ...], timeout: float) -> list[Outcome]:
+    """Run the ranks as threads of this process; a thread that is still running at the limit is left behind."""
+    from minidist.comm.threads import run_ranks
+
+    results: dict[int, dict[str, Any]] = {}
+    threads: dict[int, int] = {}
+
+    def one_rank(comm: Any) -> None:
+        threads[comm.rank] = threading.get_ident()
+        try:
+            value = fn() if not args and takes_no_arguments(fn) else fn(comm, *args)
+            results[comm.rank] = {"ended": "returned", "value": value}
+        except BaseException as error:
+            results[comm.rank] = describe(error)
+            raise
+
+    def all_ranks() -> None:
+        with contextlib.suppress(BaseException):  # each rank has noted its own
+            run_ranks(one_rank, n)
+
+    everyone = threading.Thread(target=all_ranks, name="minidist ranks", daemon=True)
+    everyone.start()
+    everyone.join(timeout)
+    frames = sys._current_frames()
+    for rank in range(n):
+        if rank not in results:
+            stack = traceback.extract_stack(frames.get(threads.get(rank, 0)))
+            stands = [Frame(frame.filename, frame.lineno or 0, frame.name) for frame in reversed(stack)]
+            results[rank] = {"ended": "hung", "frames": stands}
+    return [Outcome(rank, **results[rank]) for rank in range(n)]

@@ -1,0 +1,282 @@
+"""A job: ranks that are started once and carry out several calls.
+
+    with Job(4) as job:
+        outcomes = job.call(function, (argument,), ranks=3, timeout=20)
+
+A call has a time limit that always works: at the limit the stack of every rank is read, whatever it does, and then
+the job is ended from outside. After an unclean end (a rank hangs, dies, or waits for one that has failed) the job is
+over, and the next call needs a new one; a call in which every rank came back, even with an exception, is clean.
+
+The ranks' side of the conversation is `worker.py`; the words for the user are in `report.py`.
+"""
+
+import contextlib
+import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minidist.launch import mpiexec
+from minidist.launch.stacks import Frame, read_stacks
+from minidist.launch.worker import write_whole
+
+START_LIMIT = 60.0  # seconds for all ranks to be up; a cold disk and a slow laptop included
+GRACE = 0.3  # seconds that the others get to end by themselves once a rank has failed
+LINES_KEPT = 20  # of what each rank printed
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one rank ended one call."""
+
+    rank: int
+    ended: (
+        str  # "returned" | "raised" | "exited" (sys.exit) | "died" | "stopped" (another rank failed) | "hung"
+    )
+    value: Any = None
+    type: str = ""  # name of the exception's type
+    message: str = ""  # one line
+    traceback: str = ""
+    frames: list[Frame] = field(default_factory=list)  # where it stood, innermost first
+    output: list[str] = field(default_factory=list)  # the last lines it printed in this call
+
+
+class Job:
+    """Keep `n` ranks alive for several calls.
+
+    transport "mpi": n processes under mpiexec. "threads": one child process, in which every call gets its threads.
+    Raises UserError if MPI is wanted and not there, RuntimeError if the ranks do not start.
+    """
+
+    def __init__(self, n: int, transport: str = "mpi") -> None:
+        self.n = n
+        self.transport = transport
+        self.over = False  # nothing more can be called
+        self._calls = 0
+        self._printed: dict[int, int] = defaultdict(
+            int
+        )  # bytes of each rank's output that earlier calls have read
+        self._since = time.time()
+        self._family: set[int] = set()
+        command = [mpiexec.find_mpiexec(), "-n", str(n)] if transport == "mpi" else []
+        self.directory = Path(tempfile.mkdtemp(prefix="minidist-"))
+        write_whole(self.directory / "setup", pickle.dumps(sys.path))
+        arguments = [str(self.directory), str(os.getpid()), transport]
+        with open(self.directory / "start-up", "wb") as said:
+            self._process = subprocess.Popen(
+                [*command, sys.executable, "-m", "minidist.launch.worker", *arguments],
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us: we end the job in our own order
+            )
+        try:
+            self._pids = self._wait_until_ready(n if transport == "mpi" else 1)
+            self._family = mpiexec.family(self._process.pid)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _environment(self) -> dict[str, str]:
+        ours = str(
+            Path(__file__).parents[2]
+        )  # wherever this minidist was imported from, the ranks use the same
+        settings = mpiexec.environment(self.directory) if self.transport == "mpi" else dict(os.environ)
+        settings["PYTHONPATH"] = os.pathsep.join(filter(None, [ours, settings.get("PYTHONPATH")]))
+        return settings
+
+    def _wait_until_ready(self, processes: int) -> list[int]:
+        files = [self.directory / f"ready-{process}" for process in range(processes)]
+        until = time.monotonic() + START_LIMIT
+        while not all(file.exists() for file in files):
+            if self._process.poll() is not None or time.monotonic() > until:
+                said = [self.directory / "start-up", *sorted(self.directory.glob("output-*"))]
+                text = "".join(file.read_text(errors="replace") for file in said).strip()
+                raise RuntimeError(
+                    f"{self.n} ranks on {self.transport} did not start:\n{text or 'they said nothing'}"
+                )
+            time.sleep(0.002)
+        return [int(file.read_text()) for file in files]
+
+    def call(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        *,
+        ranks: int | None = None,
+        timeout: float = 60.0,
+        printed: Callable[[int, str], None] | None = None,
+    ) -> list[Outcome]:
+        """Run fn(comm, *args) on the first `ranks` ranks (default all) and return how each ended.
+
+        A function without parameters is called as fn(). It travels by cloudpickle. `timeout` is in seconds;
+        `printed(rank, line)` is told what the ranks print while they run.
+        """
+        import cloudpickle
+
+        if self.over:
+            raise RuntimeError("this job has ended; make a new Job for further calls")
+        ranks = self.n if ranks is None else ranks
+        number, self._calls = self._calls, self._calls + 1
+        call = pickle.dumps((ranks, cloudpickle.dumps((fn, tuple(args)))))
+        write_whole(self.directory / f"call-{number}", call)
+
+        lines: list[list[str]] = [[] for _ in range(ranks)]
+        results: dict[int, dict[str, Any]] = {}
+        now = time.monotonic()
+        limit, failed_at, look_again = now + timeout, float("inf"), now + 0.1
+        while len(results) < ranks:
+            time.sleep(0.001)
+            now = time.monotonic()
+            self._collect(number, ranks, results)
+            if printed:
+                self._read_output(lines, printed)
+            if now > look_again:
+                look_again = now + 0.1
+                self._note_deaths(ranks, results)
+            if failed_at == float("inf") and any(
+                result["ended"] != "returned" for result in results.values()
+            ):
+                failed_at = now
+            if now > min(limit, failed_at + GRACE):
+                break
+        self._collect(number, ranks, results)
+        unfinished = [rank for rank in range(ranks) if rank not in results]
+        if unfinished:
+            stacks = self._stacks(unfinished)
+            why = "hung" if now > limit and failed_at == float("inf") else "stopped"
+            results.update({rank: {"ended": why, "frames": stacks[rank]} for rank in unfinished})
+        self._read_output(lines, printed, to_the_end=True)
+        if unfinished or any(result["ended"] == "died" for result in results.values()):
+            self.kill()
+        return [Outcome(rank, output=lines[rank][-LINES_KEPT:], **results[rank]) for rank in range(ranks)]
+
+    def _collect(self, number: int, ranks: int, results: dict[int, dict[str, Any]]) -> None:
+        for rank in range(ranks):
+            if rank not in results:
+                with contextlib.suppress(FileNotFoundError):
+                    content = (self.directory / f"result-{number}-{rank}").read_bytes()
+                    results[rank] = pickle.loads(content)
+
+    def _read_output(
+        self,
+        lines: list[list[str]],
+        printed: Callable[[int, str], None] | None,
+        to_the_end: bool = False,
+    ) -> None:
+        """Read the whole lines that the ranks have printed since we last looked."""
+        for rank, of_rank in enumerate(lines):
+            with (
+                contextlib.suppress(FileNotFoundError),
+                open(self.directory / f"output-{rank}", "rb") as file,
+            ):
+                file.seek(self._printed[rank])
+                new = file.read()
+                if not to_the_end:
+                    new = new[: new.rfind(b"\n") + 1]
+                self._printed[rank] += len(new)
+                for line in new.decode(errors="replace").splitlines():
+                    of_rank.append(line)
+                    if printed:
+                        printed(rank, line)
+
+    def _note_deaths(self, ranks: int, results: dict[int, dict[str, Any]]) -> None:
+        """Give a result to ranks whose process is gone."""
+        ended = self._process.poll()
+        if ended is None and all(_exists(pid) for pid in self._pids):
+            return
+        if self.transport == "threads":
+            for rank in range(ranks):
+                results.setdefault(rank, {"ended": "died", "message": _how_it_died(ended)})
+            return
+        # MPI ends all the others when one dies; mpiexec tells the process that was the cause
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            ended = self._process.wait(timeout=1.0)
+        said = (self.directory / "start-up").read_text(errors="replace")
+        blamed = [int(pid) for pid in re.findall(r"PID (\d+)", said)]
+        gone = [rank for rank in range(ranks) if not _exists(self._pids[rank])]
+        first = [rank for rank in gone if self._pids[rank] in blamed] or gone
+        for rank in range(ranks):
+            if rank in first:
+                results.setdefault(rank, {"ended": "died", "message": _how_it_died(ended)})
+            elif rank in gone:
+                results.setdefault(rank, {"ended": "stopped"})
+
+    def _stacks(self, ranks: list[int]) -> dict[int, list[Frame]]:
+        """Ask the processes of `ranks` where they stand."""
+        if not hasattr(signal, "SIGUSR2"):
+            return {rank: [] for rank in ranks}
+        process_of = {rank: rank if self.transport == "mpi" else 0 for rank in ranks}
+        asked = set(process_of.values())
+        for process in asked:
+            with contextlib.suppress(OSError):
+                os.kill(self._pids[process], signal.SIGUSR2)
+        files = {process: self.directory / f"stack-{process}" for process in asked}
+        sizes: dict[int, int] = {}
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            before, sizes = sizes, {process: file.stat().st_size for process, file in files.items()}
+            if all(sizes.values()) and sizes == before:
+                break
+            time.sleep(0.02)
+        texts = {process: file.read_text(errors="replace") for process, file in files.items()}
+        stacks = {}
+        for rank in ranks:
+            thread = self.directory / f"thread-{rank}"
+            identifier = int(thread.read_text()) if thread.exists() else 0
+            stacks[rank] = read_stacks(texts[process_of[rank]]).get(identifier, [])
+        return stacks
+
+    def kill(self) -> None:
+        """End the job at once and remove all that it made."""
+        if not self.over:
+            self.over = True
+            mpiexec.end(self._process, self._family)
+            mpiexec.remove_stale_segments(self._since)
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let the ranks leave in order; end them if they do not."""
+        if not self.over:
+            write_whole(self.directory / f"call-{self._calls}", pickle.dumps(None))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=5.0)
+            self.kill()
+
+    def __enter__(self) -> "Job":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close() if kind is None else self.kill()
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _how_it_died(code: int | None) -> str:
+    """Say in words what an exit code means."""
+    if code is None:
+        return "ended without a word (os._exit?)"
+    # a negative code is subprocess's way, 128 + signal the shell's, and MPICH hands on the bare signal
+    number = -code if code < 0 else code - 128 if code > 128 else code
+    names = {signal.SIGKILL: "killed", signal.SIGSEGV: "a segmentation fault", signal.SIGABRT: "aborted"}
+    with contextlib.suppress(ValueError):
+        if (known := signal.Signals(number)) in names:
+            return f"died: {names[known]} ({known.name})"
+    return f"ended the process with exit code {code}"

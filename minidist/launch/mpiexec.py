@@ -1,0 +1,147 @@
+"""Finding mpiexec, what each MPI needs to be told, and leaving nothing behind.
+
+An MPI job is a small tree of processes: mpiexec, a helper of its own (MPICH's hydra_pmi_proxy, Open MPI's prted),
+and the ranks. MPICH puts the helper and every rank into sessions of their own, so ending "the process group" is not
+enough: we note the whole tree, ask politely, and then end whoever is still there.
+
+Read next: `job.py`, which starts such a tree and keeps it for several calls.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from minidist.errors import UserError
+
+HOW_TO_GET_MPI = (
+    "install both with `pip install mpich mpi4py` (Linux, macOS, WSL2; on native Windows the mpich package is an "
+    'empty stub, use WSL2), or run without MPI: transport="threads"'
+)
+
+
+def find_mpiexec() -> str:
+    """Return the path of the mpiexec that belongs to this Python.
+
+    It is looked for beside the interpreter first: a notebook kernel often runs in an environment that was never
+    activated, and another MPI's mpiexec on the PATH would start n worlds of one rank each.
+    """
+    if importlib.util.find_spec("mpi4py") is None:
+        raise UserError(f"transport='mpi' needs the package mpi4py, which is not installed: {HOW_TO_GET_MPI}")
+    beside = Path(sys.executable).parent
+    found = shutil.which("mpiexec", path=str(beside)) or shutil.which("mpiexec")
+    if found is None:
+        raise UserError(
+            f"transport='mpi' needs mpiexec; there is none in {beside} or on the PATH: {HOW_TO_GET_MPI}"
+        )
+    return found
+
+
+def environment(temporary: Path) -> dict[str, str]:
+    """Return the environment for mpiexec: this process's, and what each MPI needs on one machine.
+
+    Each setting is read by one MPI and ignored by the other. MPI's own temporary files go to `temporary`, which
+    the caller removes; the ranks find the user's folder in MINIDIST_TMPDIR and put it back.
+    """
+    of_another_job = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_")  # set when we are a rank ourselves
+    settings = {name: value for name, value in os.environ.items() if not name.startswith(of_another_job)}
+    settings["MINIDIST_TMPDIR"] = os.environ.get("TMPDIR", "")
+    settings["TMPDIR"] = str(temporary)
+    wanted = {
+        # Open MPI: run as root (containers), with more ranks than cores, over shared memory without probing networks
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "sm,self,tcp",
+        "OMPI_MCA_osc": "^ucx",
+    }
+    return {**wanted, **settings}  # what the user has set wins
+
+
+def processes() -> list[tuple[int, int, int]]:
+    """Return (pid, parent's pid, process group) of every process, zombies excepted."""
+    if not os.path.isdir("/proc/self"):
+        table = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True
+        ).stdout
+        rows = [line.split() for line in table.splitlines()]
+        return [(int(pid), int(parent), int(group)) for pid, parent, group, state in rows if state[0] != "Z"]
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                after_name = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
+            except OSError:
+                continue  # it has just ended
+            if after_name[0] != b"Z":
+                found.append((int(entry), int(after_name[1]), int(after_name[2])))
+    return found
+
+
+def family(root: int) -> set[int]:
+    """Return the process groups of `root` and of everything that descends from it."""
+    table = processes()
+    pids, groups = {root}, {root}
+    grew = True
+    while grew:
+        grew = False
+        for pid, parent, group in table:
+            if pid not in pids and (parent in pids or group in groups):
+                pids.add(pid)
+                groups.add(group)
+                grew = True
+    return groups - {os.getpgid(0)}
+
+
+def end(process: subprocess.Popen, known: set[int], patience: float = 2.0) -> None:
+    """End `process` and everything it started: SIGTERM, and SIGKILL for who is still there `patience` seconds later.
+
+    `known`: its family at an earlier time; if mpiexec itself is dead already, its children are found by that.
+    """
+    if os.name != "posix":
+        process.kill()
+        process.wait()
+        return
+    groups = family(process.pid) | known
+    for step in (signal.SIGTERM, signal.SIGKILL):
+        for group in groups:
+            try:
+                os.killpg(group, step)
+            except (ProcessLookupError, PermissionError):
+                pass
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            ended = process.poll() is not None
+            if ended and not any(group in groups for _, _, group in processes()):
+                return
+            time.sleep(0.01)
+
+
+def remove_stale_segments(since: float) -> None:
+    """Remove the shared-memory files that an abnormal end leaves behind (MPICH: one, some MB, each time).
+
+    Only this user's, only those made after `since` (time.time()), and only if no process has them open.
+    """
+    candidates = [
+        path
+        for pattern in ("mpich_shm_*", "sm_segment.*")
+        for path in Path("/dev/shm").glob(pattern)
+        if path.stat().st_uid == os.getuid() and path.stat().st_ctime >= since - 1
+    ]
+    if not candidates:
+        return
+    in_use = set()
+    for pid, _, _ in processes():
+        try:
+            in_use.update(line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
+            in_use.update(os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir())
+        except OSError:
+            continue  # it has just ended, or is another user's
+    for path in candidates:
+        if str(path) not in in_use:
+            path.unlink(missing_ok=True)

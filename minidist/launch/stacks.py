@@ -1,0 +1,53 @@
+"""Where a rank stands: reading the stacks that faulthandler writes.
+
+faulthandler writes a process's Python stacks from a signal handler in C, so it works while a rank waits inside MPI
+or loops in a kernel, where no Python code could answer. It only writes text; this file turns it back into frames.
+"""
+
+import linecache
+import re
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parents[1])
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One line of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+    @property
+    def is_users(self) -> bool:
+        """Whether this is code that the reader wrote: neither ours, nor Python's, nor an installed package's."""
+        return not self.file.startswith((_PACKAGE, *_LIBRARIES, "<frozen"))
+
+
+def read_stacks(text: str) -> dict[int, list[Frame]]:
+    """Return the frames of each thread (by its identifier), innermost first, from what faulthandler wrote."""
+    stacks: dict[int, list[Frame]] = {}
+    frames: list[Frame] = []
+    for line in text.splitlines():
+        if header := re.match(r"(?:Current thread|Thread) (0x[0-9a-f]+)", line):
+            frames = stacks.setdefault(int(header[1], 16), [])
+        elif frame := re.match(r'  File "(.*)", line (\d+) in (.*)', line):
+            frames.append(Frame(frame[1], int(frame[2]), frame[3]))
+    return stacks
+
+
+def where(frames: list[Frame]) -> str:
+    """Say where a rank stands: the innermost line of the user's own code, with its text if it can be read."""
+    own = [frame for frame in frames if frame.is_users]
+    if not (own or frames):
+        return "no stack could be read"
+    frame = own[0] if own else frames[0]
+    code = linecache.getline(frame.file, frame.line).strip()
+    return f"{frame}: {code}" if code else str(frame)

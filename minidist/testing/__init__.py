@@ -1,0 +1,8 @@
+"""Testing on real ranks: a pytest plugin that starts them itself, on both transports, with one report.
+
+    @pytest.mark.ranks(1, 2, 3, 4)
+    def test_a_sum_is_the_same_everywhere(comm):
+        assert comm.all_reduce(comm.rank) == sum(range(comm.size))
+
+Plain `pytest` runs it; there is no mpiexec to type. Read `plugin.py`.
+"""

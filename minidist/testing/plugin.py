@@ -1,0 +1,127 @@
+"""The pytest plugin: run a test function on n ranks, and report it as one test.
+
+    @pytest.mark.ranks(1, 2, 3, 4, transports=("threads", "mpi"), timeout=20)
+    def test_something(comm, other_fixtures_of_plain_values): ...
+
+gives one item for each transport and number of ranks (`test_something[mpi-3]`). The function runs on every rank and
+asserts there; it fails if it fails on any rank, with that rank's own message and line. A rank that hangs, exits or
+is killed costs this one test, and nothing of it is left.
+
+The ranks live in a `Job` of `minidist.launch`: one child process with threads for the whole session, and one MPI job
+for each test function, where 1, 2 and 3 ranks are the first ranks of the 4. After an unclean end the job is replaced.
+The function travels to the ranks by value, together with its module's helpers, exactly as pytest rewrote its asserts.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from minidist.errors import UserError
+from minidist.launch import Job
+from minidist.launch.mpiexec import find_mpiexec
+from minidist.launch.report import explain
+
+MARK = (
+    'ranks(*sizes, transports=("threads", "mpi"), timeout=20): run the test, whose first argument is `comm`, '
+    "on that many ranks"
+)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Stand for the argument `comm` until a real communicator takes its place on the ranks."""
+
+    transport: str
+    size: int
+    largest: int  # of this test function: the size of its job
+    timeout: float  # seconds
+
+
+def read_mark(sizes: tuple[int, ...], transports: tuple[str, ...], timeout: float) -> list[Where]:
+    """Return where a marked test is to run."""
+    if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes):
+        raise pytest.UsageError(f"@pytest.mark.ranks needs numbers of ranks of at least 1, not {sizes!r}")
+    if unknown := set(transports) - {"threads", "mpi"}:
+        raise pytest.UsageError(
+            f'@pytest.mark.ranks: transports are "threads" and "mpi", not {sorted(unknown)!r}'
+        )
+    return [Where(transport, size, max(sizes), timeout) for transport in transports for size in sizes]
+
+
+class RanksPlugin:
+    """Everything that lives as long as the session: the jobs."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}  # transport -> its job
+        self.owner: dict[str, Any] = {}  # transport -> the test function whose job it is
+
+    @pytest.hookimpl
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Make one item for each transport and number of ranks."""
+        mark = metafunc.definition.get_closest_marker("ranks")
+        if mark is None:
+            return
+        if metafunc.fixturenames[:1] != ["comm"] and "comm" not in metafunc.fixturenames:
+            raise pytest.UsageError(
+                f"{metafunc.definition.nodeid} is marked with ranks: it needs an argument `comm`"
+            )
+        options = {"transports": ("threads", "mpi"), "timeout": 20.0, **mark.kwargs}
+        places = read_mark(mark.args, **options)
+        metafunc.parametrize("comm", places, ids=[f"{place.transport}-{place.size}" for place in places])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        """Run a marked test on its ranks instead of here."""
+        if pyfuncitem.get_closest_marker("ranks") is None:
+            return None
+        names = pyfuncitem._fixtureinfo.argnames
+        arguments = {name: pyfuncitem.funcargs[name] for name in names}
+        where = arguments.pop("comm")
+        job = self.job(where, pyfuncitem)
+        outcomes = job.call(call_test, (pyfuncitem.obj, arguments), ranks=where.size, timeout=where.timeout)
+        if any(outcome.ended != "returned" for outcome in outcomes):
+            pytest.fail(explain(outcomes, where.transport, where.timeout), pytrace=False)
+        return True
+
+    def job(self, where: Where, item: pytest.Function) -> Job:
+        """Return the job for this item: the one that runs, if it is whole and this test function's."""
+        import cloudpickle
+
+        module = item.module
+        if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+            cloudpickle.register_pickle_by_value(module)
+        transport = where.transport
+        function = (item.parent, item.originalname) if transport == "mpi" else None
+        running = self.jobs.get(transport)
+        if running is not None and (
+            running.over or self.owner[transport] != function or running.n < where.size
+        ):
+            running.close()
+            running = None
+        if running is None:
+            if transport == "mpi":
+                try:
+                    find_mpiexec()
+                except UserError as why:
+                    pytest.skip(str(why))
+            running = self.jobs[transport] = Job(where.largest, transport)
+            self.owner[transport] = function
+        return running
+
+    @pytest.hookimpl
+    def pytest_sessionfinish(self) -> None:
+        """Let the ranks leave."""
+        for job in self.jobs.values():
+            job.close()
+
+
+def call_test(comm: Any, function: Any, arguments: dict[str, Any]) -> None:
+    """Call the test on a rank."""
+    function(comm=comm, **arguments)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark and the plugin's state."""
+    config.addinivalue_line("markers", MARK)
+    config.pluginmanager.register(RanksPlugin(), "minidist-ranks")
