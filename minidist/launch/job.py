@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minidist.launch import mpiexec
+from minidist.launch import carry, mpiexec
 from minidist.launch.stacks import Frame, read_stacks
 from minidist.launch.worker import write_whole
 
@@ -123,13 +123,11 @@ class Job:
         A function without parameters is called as fn(). It travels by cloudpickle. `timeout` is in seconds;
         `printed(rank, line)` is told what the ranks print while they run.
         """
-        import cloudpickle
-
         if self.over:
             raise RuntimeError("this job has ended; make a new Job for further calls")
         ranks = self.n if ranks is None else ranks
         number, self._calls = self._calls, self._calls + 1
-        call = pickle.dumps((ranks, cloudpickle.dumps((fn, tuple(args)))))
+        call = pickle.dumps((ranks, carry.dumps((fn, tuple(args)))))
         write_whole(self.directory / f"call-{number}", call)
 
         lines: list[list[str]] = [[] for _ in range(ranks)]

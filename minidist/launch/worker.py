@@ -31,6 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from minidist.launch import carry
 from minidist.launch.stacks import Frame, where
 
 NAP = 1e-3  # seconds between two looks for the next call
@@ -81,14 +82,12 @@ class Ranks:
 
     def run(self, number: int, comm: Any, payload: bytes) -> BaseException | None:
         """Run call `number` on this rank, write down how it ended, and return what it raised."""
-        import cloudpickle
-
         rank, raised = comm.rank, None
         write_whole(self.directory / f"thread-{rank}", str(threading.get_ident()).encode())
         try:
             fn, args = pickle.loads(payload)
             value = fn() if not args and takes_no_arguments(fn) else fn(comm, *args)
-            result = cloudpickle.dumps({"ended": "returned", "value": value})
+            result = carry.dumps({"ended": "returned", "value": value})
         except BaseException as error:
             raised, result = error, pickle.dumps(describe(error))
         sys.stdout.flush()

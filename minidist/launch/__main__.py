@@ -1,0 +1,176 @@
+"""The command: run a program on n ranks and own the terminal.
+
+    python -m minidist.launch -n 4 -m minidist.train --epochs 5
+    python -m minidist.launch -n 4 --timeout 60 script.py arguments
+
+It does what `mpiexec -n 4 python ...` does, and besides: it finds the right mpiexec, keeps the lines of different
+ranks apart, draws rank 0's progress as a bar, ends the job at a time limit and says where each rank stood.
+
+Each rank's output comes through named pipes of its own, opened by a line of shell before the program starts.
+"""
+
+import argparse
+import os
+import runpy
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from minidist.errors import UserError
+from minidist.launch import mpiexec
+from minidist.launch.stacks import ask_for_stacks, where
+from minidist.launch.terminal import Terminal
+
+# $0 is the job's directory, $@ the program; `exec` keeps the pid
+ON_EACH_RANK = """
+rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}
+echo $$ >"$0/pid-$rank"
+export MINIDIST_STACKS="$0/stack-$rank"
+if [ -n "$MINIDIST_TMPDIR" ]; then export TMPDIR="$MINIDIST_TMPDIR"; else unset TMPDIR; fi
+exec "$@" >"$0/stdout-$rank" 2>"$0/stderr-$rank"
+"""
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line: our options end where the program's begin."""
+    parser = argparse.ArgumentParser(
+        prog="python -m minidist.launch",
+        description="Run a program on n ranks.",
+        epilog="example: python -m minidist.launch -n 4 -m minidist.train --epochs 5",
+    )
+    parser.add_argument("-n", type=int, required=True, metavar="N", help="number of ranks")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the job after this time")
+    parser.add_argument(
+        "--transport", choices=["mpi", "threads"], default="mpi", help="threads: all ranks in one process, no MPI needed"
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, as in python -m")
+    parser.add_argument("program", metavar="PROGRAM ...", help="a script, or a module after -m, and its arguments")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.n < 1:
+        parser.error(f"-n must be at least 1, not {given.n}")
+    if given.timeout is not None and not given.timeout > 0:
+        parser.error(f"--timeout must be more than 0 seconds, not {given.timeout:g}")
+    if not given.module and not Path(given.program).is_file():
+        parser.error(f"there is no script {given.program!r} here")
+    return given
+
+
+def run_on_mpi(given: argparse.Namespace) -> int:
+    """Run the program on MPI ranks and return its exit code."""
+    with tempfile.TemporaryDirectory(prefix="minidist-", ignore_cleanup_errors=True) as name:
+        directory, since = Path(name), time.time()
+        terminal = Terminal(directory / "progress" if sys.stderr.isatty() else None)
+        environment = mpiexec.environment(directory)
+        if terminal.progress_file:
+            environment["MINIDIST_PROGRESS"] = str(terminal.progress_file)
+        pipes = selectors.DefaultSelector()
+        for rank in range(given.n):
+            for stream in ("stdout", "stderr"):
+                path = directory / f"{stream}-{rank}"
+                os.mkfifo(path)
+                pipes.register(os.open(path, os.O_RDONLY | os.O_NONBLOCK), selectors.EVENT_READ, (stream, rank))
+        program = [sys.executable, *(["-m"] if given.module else []), given.program, *given.arguments]
+        job = subprocess.Popen(
+            [mpiexec.find_mpiexec(), "-n", str(given.n), "sh", "-c", ON_EACH_RANK, name, *program],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert job.stdout is not None
+        os.set_blocking(job.stdout.fileno(), False)
+        pipes.register(job.stdout, selectors.EVENT_READ, ("mpiexec", 0))
+        family: set[int] = set()
+        limit = time.monotonic() + given.timeout if given.timeout else float("inf")
+        try:
+            while job.poll() is None and time.monotonic() < limit:
+                pump(pipes, terminal, 0.05)
+                if not family and all((directory / f"pid-{rank}").exists() for rank in range(given.n)):
+                    family = mpiexec.family(job.pid)
+            if job.returncode is None:
+                return explain_limit(given, directory, terminal)
+            return job.returncode if job.returncode >= 0 else 128 - job.returncode
+        finally:
+            clean = job.returncode == 0
+            if not clean:
+                mpiexec.end(job, family)
+            pump(pipes, terminal, 0.0)
+            terminal.close(show_mpiexec=not clean)
+            if not clean:
+                mpiexec.remove_stale_segments(since)
+
+
+def pump(pipes: selectors.BaseSelector, terminal: Terminal, patience: float) -> None:
+    """Hand on what the ranks have printed; wait up to `patience` seconds for something."""
+    while ready := pipes.select(patience):
+        patience, got = 0.0, False
+        for key, _ in ready:
+            data = os.read(key.fd, 65536)
+            got = got or bool(data)
+            terminal.write(*key.data, data)
+        if not got:  # a pipe without a writer is always ready: no rank has opened it yet, or all have closed it
+            time.sleep(0.01)
+            break
+    terminal.draw()
+
+
+def explain_limit(given: argparse.Namespace, directory: Path, terminal: Terminal) -> int:
+    """Say where each rank stands when the time is over; return the exit code."""
+    pids = {rank: int((directory / f"pid-{rank}").read_text() or 0) for rank in range(given.n)}
+    stacks = ask_for_stacks({rank: (pid, directory / f"stack-{rank}") for rank, pid in pids.items()})
+    lines = [f"the job did not end within {given.timeout:g} s and was ended:"]
+    for rank, threads in sorted(stacks.items()):
+        frames = next(iter(threads.values()), [])
+        lines.append(f"rank {rank} stands at {where(frames)}")
+    terminal.say("\n".join(lines))
+    return 124  # as timeout(1)
+
+
+def run_on_threads(given: argparse.Namespace) -> int:
+    """Run the program once for each rank, as threads of this process, and return its exit code."""
+    from minidist.comm.threads import run_ranks
+
+    sys.argv = [given.program, *given.arguments]
+    codes = []
+
+    def program() -> None:
+        try:
+            if given.module:
+                runpy.run_module(given.program, run_name="__main__")
+            else:
+                source = compile(Path(given.program).read_bytes(), given.program, "exec")
+                exec(source, {"__name__": "__main__", "__file__": given.program})
+        except SystemExit as error:
+            if error.code not in (None, 0):
+                raise
+
+    def limit() -> None:
+        ...
+
+    run_ranks(lambda comm: program(), given.n)
+    return 0
+
+
+def main() -> NoReturn:
+    """Run the command."""
+    given = parse(sys.argv[1:])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the job is ended, too
+    try:
+        sys.exit(run_on_mpi(given) if given.transport == "mpi" else run_on_threads(given))
+    except UserError as error:
+        sys.exit(f"minidist.launch: {error}")
+    except KeyboardInterrupt:
+        print("minidist.launch: interrupted; all ranks have been ended", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

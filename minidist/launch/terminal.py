@@ -1,0 +1,83 @@
+"""What the user sees of a job: the ranks' lines, whole and marked, and rank 0's progress as a bar.
+
+A program that finds a file name in the environment variable MINIDIST_PROGRESS appends one JSON line a step to it:
+
+    {"step": 40, "steps": 600, "epoch": 2, "loss": 0.41, "examples_per_second": 81000.0, "communication": 0.12}
+
+The variable is set only where the bar can be drawn (stderr is a terminal); elsewhere programs print plain lines.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+
+class Terminal:
+    """Write whole lines of several ranks, and draw the bar below them."""
+
+    def __init__(self, progress_file: Path | None) -> None:
+        self.progress_file = progress_file
+        self.unfinished: dict[tuple[str, int], bytes] = {}  # (stream, rank) -> a line without its end
+        self.from_mpiexec: list[str] = []
+        self.said_something = False  # on stderr
+        self.bar: Any = None
+        self.read = 0  # bytes of the progress file
+
+    def write(self, stream: str, rank: int, data: bytes) -> None:
+        """Take what a rank (or mpiexec itself) has printed, and show the lines that are whole."""
+        *lines, rest = (self.unfinished.get((stream, rank), b"") + data).split(b"\n")
+        self.unfinished[stream, rank] = rest
+        for line in lines:
+            self._line(stream, rank, line.decode(errors="replace"))
+
+    def _line(self, stream: str, rank: int, line: str) -> None:
+        if stream == "mpiexec":
+            self.from_mpiexec.append(line)  # "BAD TERMINATION": worth reading only if no rank has said why
+            return
+        self.said_something |= stream == "stderr"
+        marked = line if rank == 0 or line.startswith("[rank ") else f"[rank {rank}] {line}"
+        self.say(marked, sys.stdout if stream == "stdout" else sys.stderr)
+
+    def say(self, text: str, file: TextIO | None = None) -> None:
+        """Print above the bar."""
+        if self.bar is not None:
+            self.bar.clear()
+        print(text, file=file or sys.stderr, flush=True)
+        if self.bar is not None:
+            self.bar.refresh()
+
+    def draw(self) -> None:
+        """Bring the bar up to date."""
+        if self.progress_file is None or not self.progress_file.exists():
+            return
+        with open(self.progress_file, "rb") as file:
+            file.seek(self.read)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self.read += len(whole)
+        if not whole:
+            return
+        now = json.loads(whole.splitlines()[-1])
+        if self.bar is None:
+            from tqdm import tqdm
+
+            form = "{percentage:3.0f}%|{bar}| step {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
+            self.bar = tqdm(total=now["steps"], bar_format=form, file=sys.stderr, dynamic_ncols=True, leave=True)
+        self.bar.n = now["step"]
+        self.bar.set_postfix_str(
+            f"epoch {now['epoch']}, loss {now['loss']:.4f}, {now['examples_per_second']:,.0f} examples/s, "
+            f"{now['communication']:.0%} communication"
+        )
+
+    def close(self, show_mpiexec: bool) -> None:
+        """Show what is left, and leave the bar as it is."""
+        self.draw()
+        for (stream, rank), rest in self.unfinished.items():
+            if rest:
+                self._line(stream, rank, rest.decode(errors="replace"))
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+        if show_mpiexec and not self.said_something and self.from_mpiexec:
+            self.say("\n".join(self.from_mpiexec))
