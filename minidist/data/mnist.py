@@ -72,7 +72,7 @@ def load(name: str, data_dir: str | None = None) -> Dataset:
         )
     digest = hashlib.sha256()
     for array in (*train, *test):
-        digest.update(array)
+        digest.update(array.data)
     return Dataset(
         name=name,
         train_inputs=_to_inputs(train[0]),
