@@ -114,7 +114,7 @@ def judge_no_mpiexec() -> Finding:
 def judge_mpiexec(path: str, by_name: bool, trial: Trial, mpi: Mpi, beside: str | None) -> Finding:
     """Judge the start of two ranks by the mpiexec at `path`.
 
-    by_name: whether typing `mpiexec` means this one. beside: the one next to the interpreter, if there is one.
+    by_name: whether typing `mpiexec` means this one. beside: the one next to the interpreter, if any.
     """
     if trial.worlds == (2, 2):
         typing = "" if by_name else " (type all of this, or activate the environment)"
