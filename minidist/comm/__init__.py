@@ -4,12 +4,13 @@
     comm = world()
     total = comm.all_reduce(x, op="sum")
 
-Read `communicator.py` first (what can be asked), then `all_reduce.py` and `collectives.py` (how it is done with send
-and receive), `progress.py` (how it goes on in the background), `threads.py` and `mpi.py` (how bytes travel), and
-`mesh.py` (many ranks as a grid).
+Read `communicator.py` and `point_to_point.py` first (what can be asked), then `all_reduce.py` and `collectives.py`
+(how it is done with send and receive alone), `progress.py` (how it goes on in the background), `threads.py` and
+`mpi.py` (how bytes travel), and `mesh.py` (the ranks as a grid).
 """
 
-from minidist.comm.communicator import ANY_SOURCE, Communicator
+from minidist.comm.communicator import Communicator
+from minidist.comm.core import ANY_SOURCE
 from minidist.comm.errors import CommError, DeadlockError, MessageMismatch, RankStopped
 from minidist.comm.mesh import Mesh
 from minidist.comm.progress import Request

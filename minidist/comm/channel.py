@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidist.comm import message
-from minidist.comm.progress import Steps, TransportRequest
+from minidist.comm.progress import Steps
 
 if TYPE_CHECKING:
-    from minidist.comm.communicator import Communicator
+    from minidist.comm.core import Core
+    from minidist.comm.transport import TransportRequest
 
 Place = Callable[[message.Header, int], np.ndarray]  # (header, sender) -> the C-ordered array to be filled
 
@@ -24,7 +25,7 @@ Place = Callable[[message.Header, int], np.ndarray]  # (header, sender) -> the C
 class Channel:
     """Send and receive the messages of one operation."""
 
-    def __init__(self, comm: Communicator, tag: int, purpose: str, payload_tag: int | None = None) -> None:
+    def __init__(self, comm: Core, tag: int, purpose: str, payload_tag: int | None = None) -> None:
         self.comm, self.tag, self.purpose = comm, tag, purpose
         self.rank, self.size = comm.rank, comm.size
         # Within a collective messages of one pair arrive in order, so header and payload may share a tag.

@@ -39,17 +39,21 @@ def barrier(channel: Channel) -> Steps:
         distance *= 2
 
 
-def broadcast(channel: Channel, x: np.ndarray | None, out: np.ndarray | None, root: int) -> Steps:
-    """Send the root's x down a binomial tree; the others fill `out`, or a new array if it is None."""
+def broadcast(channel: Channel, x: np.ndarray | None, given: np.ndarray | None, root: int) -> Steps:
+    """Send the root's x down a binomial tree.
+
+    `given`: the array that this rank's user gave, if it was one: on the root it is x, elsewhere it is filled.
+    """
     parent, children = tree_neighbours(channel, root)
     if parent is not None:
         x, _ = yield from channel.receive_message(
-            parent, lambda header, sender: place_into(header, out, sender)
+            parent, lambda header, sender: place_into(header, given, sender)
         )
     assert x is not None
-    for child in children:
-        yield channel.send_message(x, child)
-    return finish(x, out) if out is not None else x
+    yield [request for child in children for request in channel.send_message(x, child)]
+    if parent is not None and given is not None and x is not given:
+        given[...] = x
+    return x if given is None else given
 
 
 def place_into(header: Header, out: np.ndarray | None, source: int, tag: int | None = None) -> np.ndarray:
@@ -65,19 +69,13 @@ def place_into(header: Header, out: np.ndarray | None, source: int, tag: int | N
     return out if is_plain(out) else new_array(header, source)
 
 
-def finish(received: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Copy into `out` what could not be received into its memory directly."""
-    if received is not out:
-        out[...] = received
-    return out
-
-
 def receive(channel: Channel, out: np.ndarray, source: int) -> Steps:
     """Fill `out` with a message from `source`; give the rank that it came from."""
     received, came_from = yield from channel.receive_message(
         source, lambda header, sender: place_into(header, out, sender, channel.tag)
     )
-    finish(received, out)
+    if received is not out:  # its memory could not be filled by bytes: another order
+        out[...] = received
     return came_from
 
 
@@ -100,19 +98,13 @@ def gather(channel: Channel, x: np.ndarray, root: int) -> Steps:
     return join([pieces[source] for source in range(channel.size)])
 
 
-def scatter(channel: Channel, x: np.ndarray | None, root: int, slices: list[slice] | None) -> Steps:
-    """Cut the root's x along axis 0 and send piece r to rank r."""
-    if channel.rank != root:
+def scatter(channel: Channel, pieces: list[np.ndarray] | None, root: int) -> Steps:
+    """Send piece r of the root's to rank r."""
+    if pieces is None:
         piece, _ = yield from channel.receive_message(root, new_array)
         return piece
-    assert x is not None and slices is not None
-    pieces = [x[piece] for piece in slices]
-    yield [
-        request
-        for dest, piece in enumerate(pieces)
-        if dest != root
-        for request in channel.send_message(piece, dest)
-    ]
+    others = [rank for rank in range(channel.size) if rank != root]
+    yield [request for dest in others for request in channel.send_message(pieces[dest], dest)]
     return pieces[root].copy()
 
 
@@ -142,18 +134,20 @@ def all_gather(channel: Channel, x: np.ndarray) -> Steps:
 
 def reduce_scatter(channel: Channel, x: np.ndarray, reduce_two: np.ufunc, pieces: list[slice]) -> Steps:
     """Pass partial sums around a ring; rank r ends with the sum of piece r."""
-    sums = np.array(x, working_dtype(x.dtype))
-    yield from ring_reduce_scatter(channel, [sums[piece].reshape(-1) for piece in pieces], reduce_two)
-    return sums[pieces[channel.rank]].astype(x.dtype)
+    values = x.astype(working_dtype(x.dtype), copy=False)
+    chunks = [values[piece].reshape(-1) for piece in pieces]
+    total = chunks[channel.rank].copy()
+    yield from ring_reduce_scatter(channel, chunks, reduce_two, out=total)
+    return total.reshape(x[pieces[channel.rank]].shape).astype(x.dtype, copy=False)
 
 
-def all_to_all(channel: Channel, x: np.ndarray, pieces: list[slice]) -> Steps:
-    """Send piece r of x to rank r, in step k to rank + k while receiving from rank - k; join what came."""
+def all_to_all(channel: Channel, pieces: list[np.ndarray]) -> Steps:
+    """Send piece r to rank r, in step k to rank + k while receiving from rank - k; join what came."""
     rank, size = channel.rank, channel.size
-    received = {rank: x[pieces[rank]]}
+    received = {rank: pieces[rank]}
     for step in range(1, size):
         dest, source = (rank + step) % size, (rank - step) % size
-        received[source] = yield from channel.exchange(x[pieces[dest]], dest, source, new_array)
+        received[source] = yield from channel.exchange(pieces[dest], dest, source, new_array)
     return join([received[source] for source in range(size)])
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
-    from minidist.comm.communicator import Communicator
+    from minidist.comm.core import Core
 
 _COMM = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(_COMM)) + os.sep
@@ -53,7 +53,7 @@ class Event:
     """Tell a listener about one operation of one rank."""
 
     operation: str  # "all_reduce", "send", ...
-    communicator: Communicator
+    communicator: Core
     purpose: str
     line: str  # "file:line" of the user's call
     sequence: int | None = None  # the collective's number on this communicator; None for point-to-point
@@ -70,6 +70,6 @@ class Event:
 class Listener(Protocol):
     """Be told what a communicator does."""
 
-    def before(self, event: Event) -> Any: ...  # noqa: D102
-    def waiting(self, event: Event) -> Any: ...  # noqa: D102
-    def after(self, event: Event) -> Any: ...  # noqa: D102
+    def before(self, event: Event) -> Any: ...
+    def waiting(self, event: Event) -> Any: ...
+    def after(self, event: Event) -> Any: ...

@@ -44,7 +44,7 @@ def pack(array: np.ndarray, payload_tag: int) -> np.ndarray:
 
 def unpack(envelope: np.ndarray) -> tuple[Header, np.ndarray]:
     """Read an envelope: its header, and the rest of its bytes (the payload if it is small)."""
-    dtype, nbytes, payload_tag, ndim = _FIXED.unpack_from(envelope)
-    shape = struct.unpack_from(f"<{ndim}q", envelope, _FIXED.size)
+    dtype, nbytes, payload_tag, ndim = _FIXED.unpack_from(envelope.data)
+    shape = struct.unpack_from(f"<{ndim}q", envelope.data, _FIXED.size)
     rest = envelope[_FIXED.size + 8 * ndim :]
     return Header(np.dtype(dtype.rstrip(b"\0").decode()), shape, nbytes, payload_tag), rest

@@ -35,20 +35,6 @@ _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 class _Message:
     """A send or a receive on its way."""
 
-    __slots__ = (
-        "_request",
-        "_status",
-        "_mpi",
-        "_expected",
-        "_exact",
-        "_data",
-        "_tag",
-        "peer",
-        "source",
-        "count",
-        "done",
-    )
-
     def __init__(self, mpi: Any, request: MPI.Request, data: np.ndarray, peer: int | None, tag: int) -> None:
         self._mpi, self._request, self._tag = mpi, request, tag
         self._data = data  # MPI reads or writes it until the end
@@ -86,7 +72,9 @@ class Endpoint:
     def __init__(self, mpi: Any, private: MPI.Comm, members: Sequence[int]) -> None:
         self.mpi, self.private, self.members = mpi, private, tuple(members)
         self.rank, self.size = private.Get_rank(), private.Get_size()
-        tags = min(private.Get_attr(mpi.TAG_UB) + 1, 2**27)
+        tags = min(
+            mpi.COMM_WORLD.Get_attr(mpi.TAG_UB) + 1, 2**27
+        )  # MPICH has 2**29, the standard promises 2**15
         self.largest_tag = tags // 2 - 1
         self.payload_tags = range(tags // 2, tags // 4 * 3)
         self.collective_tags = range(tags // 4 * 3, tags)

@@ -16,36 +16,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from minidist.comm.errors import CommError
 from minidist.comm.events import Event
 
 if TYPE_CHECKING:
-    from minidist.comm.communicator import Communicator
+    from minidist.comm.core import Core
+    from minidist.comm.transport import TransportRequest
 
 
-class TransportRequest(Protocol):
-    """One message on its way: what `isend` and `irecv` of a transport give."""
-
-    peer: int | None  # world rank of the other side; None for any
-    source: int  # after completion: rank in the communicator that sent it
-    count: int  # after completion: bytes received
-
-    def test(self) -> bool:
-        """Say whether it is complete."""
-        ...
-
-
-Steps = Generator[Iterable[TransportRequest], None, Any]
+Steps = Generator["Iterable[TransportRequest]", None, Any]
 
 
 class Request:
     """An operation in flight: `wait()` for its result, or `test()` whether it is complete."""
 
-    def __init__(
-        self, communicator: Communicator, operation: str, steps: Steps, facts: dict[str, Any]
-    ) -> None:
+    def __init__(self, communicator: Core, operation: str, steps: Steps, facts: dict[str, Any]) -> None:
         self.communicator, self.operation, self.facts = communicator, operation, facts
         self.steps = steps
         self.pending: list[TransportRequest] = []
@@ -157,9 +144,9 @@ class Progress:
                 if request.done:
                     return
                 self.idle(self, request, since)
-        except BaseException:
-            if request in self.running:
-                self.running.remove(request)
+        except BaseException as error:  # nothing will come: whoever waits for it again gets the same error
+            request.error, request.done = error, True
+            self.running.remove(request)
             raise
         finally:
             self.waiting_thread = outer

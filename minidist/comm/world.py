@@ -83,7 +83,7 @@ def world() -> Communicator:
 def _world_of_this_process() -> Communicator:
     facts = launcher_facts(os.environ)
     if facts is None:
-        return threads.alone()
+        return threads.world_of_one()
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # not installed; or installed, and no MPI library found

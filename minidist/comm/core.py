@@ -1,0 +1,124 @@
+"""What all operations of a communicator share: who the ranks are, what was sent, how an operation is started.
+
+An operation's arguments are checked before anything is sent. Then listeners are told, who may refuse it; then it
+is handed to `progress.py` as a generator. Collectives are numbered: ranks start them in the same order, so the
+number is the same on every rank, and so is the tag made from it.
+
+Read `point_to_point.py` and `communicator.py` next: the operations themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minidist.comm.arrays import as_array
+from minidist.comm.channel import Channel
+from minidist.comm.events import Event, Listener, source_line
+from minidist.comm.progress import Progress, Request, Steps
+from minidist.comm.transport import Endpoint
+
+ANY_SOURCE = -1  # for recv: whoever sends first
+PURPOSES = ("gradient", "activation", "weights", "control", "guard", "user")
+
+
+class Core:
+    """A group of ranks, and this rank's place in it."""
+
+    def __init__(self, endpoint: Endpoint, name: str = "world", parent: Core | None = None) -> None:
+        self.endpoint, self.name, self.parent = endpoint, name, parent
+        self.rank: int = endpoint.rank
+        self.size: int = endpoint.size
+        self.members: tuple[int, ...] = endpoint.members  # world ranks, in the order of the ranks here
+        self.transport: str = endpoint.transport  # "mpi" or "threads"
+        # One list each for this rank, shared by all communicators that come from the same world.
+        self.progress: Progress = parent.progress if parent else Progress(endpoint.idle)
+        self.listeners: list[Listener] = parent.listeners if parent else []
+        self._sent = {purpose: [0, 0] for purpose in PURPOSES}
+        self._collectives = 0  # started so far: the number of the next one
+        self._messages = 0  # point-to-point operations started so far
+
+    def __repr__(self) -> str:
+        return f"<Communicator {self.name!r}: rank {self.rank} of {self.size}, {self.transport}>"
+
+    @property
+    def counters(self) -> dict[str, tuple[int, int]]:
+        """Give {purpose: (messages, payload bytes)} sent by this rank here and on communicators split from here."""
+        return {purpose: (messages, nbytes) for purpose, (messages, nbytes) in self._sent.items()}
+
+    def count(self, purpose: str, nbytes: int) -> None:
+        """Count one message; called where messages are sent."""
+        group: Core | None = self
+        while group is not None:
+            sent = group._sent[purpose]
+            sent[0] += 1
+            sent[1] += nbytes
+            group = group.parent
+
+    def abort(self, code: int = 1) -> None:
+        """End every rank of the job at once, with this exit code."""
+        self.endpoint.abort(code)
+
+    def _collective(
+        self,
+        operation: str,
+        steps: Callable[[Channel], Steps],
+        purpose: str,
+        array: np.ndarray | None = None,
+        **facts: Any,
+    ) -> Request:
+        """Start the next collective."""
+        number, tags = self._collectives, self.endpoint.collective_tags
+        tag = tags[number % len(tags)]
+        self._collectives += 1
+        channel = Channel(self, tag, purpose)
+        return self._start(operation, steps(channel), purpose, array, sequence=number, **facts)
+
+    def _point_to_point(
+        self,
+        operation: str,
+        steps: Callable[[Channel], Steps],
+        purpose: str,
+        array: np.ndarray,
+        peer: int,
+        tag: int,
+    ) -> Request:
+        """Start to send or receive one message; a large payload travels under a tag of its own."""
+        largest, tags = self.endpoint.largest_tag, self.endpoint.payload_tags
+        if not 0 <= tag <= largest:
+            raise ValueError(f"tag is {tag}, expected 0 to {largest}")
+        self._messages += 1
+        channel = Channel(self, tag, purpose, tags[self._messages % len(tags)])
+        return self._start(operation, steps(channel), purpose, array, peer=peer, tag=tag)
+
+    def _start(
+        self, operation: str, steps: Steps, purpose: str, array: np.ndarray | None, **facts: Any
+    ) -> Request:
+        """Tell the listeners, who may refuse by raising, and start an operation."""
+        if purpose not in PURPOSES:
+            raise ValueError(f"purpose is {purpose!r}, expected one of {', '.join(map(repr, PURPOSES))}")
+        if array is not None:
+            facts.update(dtype=array.dtype, shape=array.shape)
+        request = Request(self, operation, steps, facts)
+        if self.listeners:
+            nbytes = 0 if array is None else array.nbytes
+            request.event = Event(operation, self, purpose, source_line(), bytes=nbytes, **facts)
+            for listener in self.listeners:
+                listener.before(request.event)
+        return self.progress.start(request)
+
+    def _check_rank(self, rank: int, what: str, any_source: bool = False) -> None:
+        if not 0 <= rank < self.size and not (any_source and rank == ANY_SOURCE):
+            alternative = " or ANY_SOURCE" if any_source else ""
+            raise ValueError(
+                f"{what} is {rank}, expected 0 to {self.size - 1}{alternative}: "
+                f"{self.name!r} has {self.size} rank{'s' * (self.size > 1)}"
+            )
+
+    def _with_rows(self, x: Any, operation: str) -> np.ndarray:
+        array = as_array(x)
+        if array.ndim == 0:
+            raise ValueError(f"{operation} cuts x along axis 0, and x has shape (): give at least one dim")
+        return array
