@@ -1,18 +1,18 @@
 """How ranks leave, so that nobody waits for a rank that is gone.
 
-By itself MPI does nothing when one rank stops: the others wait for ever. `world()` therefore installs this file in
-an MPI world of more than one rank. Whatever makes a rank leave, it says so to all others, on a communicator that is
+By itself MPI does nothing when one rank stops: the others wait for ever. So `world()` installs this file in an
+MPI world of more than one rank. Whatever makes a rank leave, it tells all others, on a communicator that is
 used for nothing else:
 
-    an exception that nobody caught    the ranks that failed agree in a moment whose traceback is printed (the lowest
-                                       rank's), once; then that rank ends the job
-    sys.exit(3)                        says so in one line and ends the job
-    the end of the program             says farewell, and waits until all have said it; then MPI is shut down.
-                                       Whoever waits for a message of a rank that has said farewell ends the job
-    Ctrl-C                             as an exception, in one line, with exit code 130
+    an uncaught exception    the ranks that failed agree, in a moment, on who tells it: the lowest prints its
+                             traceback, once, and ends the job
+    sys.exit(3)              the rank says so in one line and ends the job
+    the end of the program   the rank says farewell and waits, politely, until all have; then MPI shuts down.
+                             Whoever waits for a message of a rank that has left ends the job and says so
+    Ctrl-C                   as an exception, but in one line, with exit code 130
 
-A killed rank can say nothing; there MPI itself ends the job. One process is one rank here, so what this file knows
-stands at module level.
+A rank that is killed can say nothing; there MPI itself ends the job. What is known here stands at module level,
+because an MPI rank is a process, and a process leaves only once.
 
 Read `mpi.py` beside it: its wait loop calls `look` before each nap.
 """
@@ -21,15 +21,20 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import faulthandler
 import json
 import os
+import pathlib
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from minidist.comm.events import source_line
 from minidist.errors import UserError
 
 if TYPE_CHECKING:
@@ -40,16 +45,16 @@ if TYPE_CHECKING:
     from minidist.comm.progress import TransportRequest
 
 WINDOW = 0.2  # seconds in which ranks that fail together hear of each other
-GRACE = 0.5  # seconds that a message of a rank that has left may still be under way
-LOOKS = 50  # and how often we must have looked for it: a process that was stopped has not looked
-LONGEST = 8192  # bytes of an announcement
+GRACE = 0.5  # seconds that a message of a rank that has left may still be under way ...
+LOOKS = 50  # ... and how often we must have looked for it: a process that was stopped has not looked
+NAP = 2e-3  # seconds
 
-_control: MPI.Intracomm | None = None  # the ranks' private line; None: not installed
-_failed: dict[int, dict[str, Any]] = {}  # rank -> what it announced
-_finished: dict[int, int] = {}  # rank -> the exit code with which it said farewell
+_world: MPI.Intracomm | None = None  # None: not installed
+_control: MPI.Intracomm  # the ranks' private line
+_failed: dict[int, dict[str, str]] = {}  # rank -> what it announced
+_finished: set[int] = set()  # ranks that have said farewell
 _sends: list[Any] = []  # announcements on their way: (request, the bytes it reads)
-_exit_code: Any = None  # of the sys.exit that is ending this interpreter
-_suspicion: tuple[list[Any], float, int] | None = None  # (waiting requests, since when, looks)
+_suspicion: tuple[list[Any], float, int] = ([], 0.0, 0)  # (waiting requests, since when, looks)
 
 
 def install(world: MPI.Intracomm) -> None:
@@ -57,21 +62,23 @@ def install(world: MPI.Intracomm) -> None:
 
     Inside a notebook kernel nothing is installed: there an exception ends a cell, not the program.
     """
-    global _control
-    if _control is not None or world.Get_size() == 1 or "ipykernel" in sys.modules:
+    global _world, _control
+    if _world is not None or world.Get_size() == 1 or "ipykernel" in sys.modules:
         return
     together = world.Ibarrier()
     while not together.Test():  # Dup blocks inside MPI: enter it when all are there
-        time.sleep(1e-3)
-    _control = world.Dup()
+        time.sleep(NAP / 2)
+    _world, _control = world, world.Dup()
+    _unlink_shared_memory()
     sys.excepthook = _uncaught
     sys.exit = builtins.exit = builtins.quit = _sys_exit
     atexit.register(_farewell)
+    os.register_at_fork(after_in_child=_forget)
     faulthandler.enable()
-    for stream in (
-        sys.stdout,
-        sys.stderr,
-    ):  # lines of different ranks must not mix, even with PYTHONUNBUFFERED
+    stacks = os.environ.get("MINIDIST_STACKS")  # where minidist.launch reads them at its time limit
+    if stacks:
+        faulthandler.register(signal.SIGUSR2, open(stacks, "w"), all_threads=True)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):  # whole lines, so that those of different ranks do not mix
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(line_buffering=True, write_through=False)
 
@@ -79,122 +86,119 @@ def install(world: MPI.Intracomm) -> None:
 def look(pending: Iterable[TransportRequest], describe: Callable[[], str]) -> None:
     """Look whether what this rank waits for can still come; called before each nap of a waiting rank.
 
-    `pending`: the requests, with their peers' world ranks; `describe()` says in words what is waited for.
+    `pending`: the requests, with their peers' world ranks (None: any). `describe()`: what is waited for, in words.
     Ends the job if a peer has left and its message is not under way.
     """
     global _suspicion
-    if _control is None:
+    if _world is None:
         return
     _listen()
     if not _finished:
         return
     waiting = list(pending)
-    others = set(range(_control.Get_size())) - {_control.Get_rank()}
-    gone = {request.peer for request in waiting if request.peer in _finished}
-    if any(request.peer is None for request in waiting) and others <= set(_finished):
-        gone |= others
-    if not gone:
-        _suspicion = None
-        return
-    if _suspicion is None or _suspicion[0] != waiting:
-        _suspicion = (waiting, time.monotonic(), 0)
+    others = set(range(_world.Get_size())) - {_world.Get_rank()}
+    gone = {request.peer for request in waiting if request.peer is not None} & _finished
+    if others <= _finished and any(request.peer is None for request in waiting):
+        gone = others
     requests, since, looks = _suspicion
+    if not gone or requests != waiting:
+        _suspicion = (waiting, time.monotonic(), 0)
+        return
     _suspicion = (requests, since, looks + 1)
     if time.monotonic() - since > GRACE and looks > LOOKS:
-        rank = min(gone)  # type: ignore[type-var]
-        summary = (
-            f"waits in {describe()}, but rank {rank} has already finished the program "
-            f"(exit code {_finished[rank]}): every rank must make the same calls"
-        )
-        _fail(summary, summary, code=1)
+        leavers = _ranks(sorted(gone)) + (" has" if len(gone) == 1 else " have")
+        say = f"waits at {source_line()} in {describe()}; but {leavers} already finished the program"
+        _fail(say, say, code=1)
+
+
+def _unlink_shared_memory() -> None:
+    """Take away the name of MPICH's shared-memory file, which all ranks have mapped by now.
+
+    MPICH itself does so only in an orderly shutdown: every job that ends otherwise leaves some MB behind.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        for path in {line.split()[-1] for line in maps if "/dev/shm/mpich_shm_" in line}:
+            pathlib.Path(path).unlink(missing_ok=True)
+
+
+def _forget() -> None:
+    """Be an ordinary process again: a child that a rank has forked is not a rank."""
+    global _world
+    _world = None
+    sys.excepthook = sys.__excepthook__
 
 
 def _sys_exit(code: Any = None, /) -> NoReturn:
+    """Take the place of sys.exit."""
     raise _Exit(code)
 
 
 class _Exit(SystemExit):
-    """Notice that the interpreter is really leaving; a SystemExit may also be caught.
+    """A SystemExit that notices whether it ends the program: it may also be caught.
 
-    When Python leaves, the interpreter itself drops the exception last, with no Python code running; whoever
-    catches it drops it while his own code runs. atexit comes later and is not told the code.
+    atexit is not told the exit code, and comes only after the program's threads have ended. But whoever catches
+    an exception drops it while his code runs; only when Python itself leaves, no code is left that runs.
     """
 
     def __del__(self) -> None:
-        global _exit_code
-        if sys is not None and sys._getframe().f_back is None:
-            _exit_code = self.code
-            code = _as_number(self.code)
-            if code and _control is not None:  # now, and not in atexit: that waits for the user's threads
-                _fail(
-                    f"called sys.exit({self.code!r})", f"called sys.exit({self.code!r}): ending the job", code
-                )
-
-
-def _as_number(code: Any) -> int:
-    """Return the exit code that Python makes of the argument of sys.exit."""
-    if code is None:
-        return 0
-    return code & 0xFF if isinstance(code, int) else 1
+        leaving = sys is not None and sys._getframe().f_back is None
+        if leaving and _world is not None and self.code not in (None, 0):
+            say = f"called sys.exit({self.code!r}): ending the job"
+            _fail(say, say, code=((self.code & 0xFF) or 1) if isinstance(self.code, int) else 1)
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
     """Take the place of sys.excepthook."""
-    summary = traceback.format_exception_only(kind, error)[-1].strip()
     if isinstance(error, KeyboardInterrupt):
         _fail("was interrupted", "interrupted: ending the job", code=130)
     if isinstance(error, UserError):
         _fail(str(error), str(error), code=2)
+    summary = traceback.format_exception_only(kind, error)[-1].strip()
     _fail(f"raised {summary}", "".join(traceback.format_exception(kind, error, tb)).rstrip(), code=1)
 
 
 def _fail(summary: str, text: str, code: int) -> NoReturn:
-    """Announce that this rank has failed, let the lowest of the failed ranks tell it, and end the job."""
-    assert _control is not None
-    me = _control.Get_rank()
-    _failed[me] = {"summary": summary, "text": text[: LONGEST // 4]}
+    """Announce that this rank has failed; the lowest rank of those that failed tells it; end the job."""
+    assert _world is not None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # we are about to end anyway
+    me = _world.Get_rank()
+    _failed[me] = {"summary": summary[:1000], "text": text[-3000:]}  # the end of a traceback says most
     _announce({"failed": _failed[me]})
-    until = time.monotonic() + WINDOW
-    while time.monotonic() < until:
-        _listen()
-        time.sleep(2e-3)
-    if min(_failed) != me:  # that rank tells it, and ends the job
-        time.sleep(4 * WINDOW)
-    sys.stdout.flush()
-    lines = [f"[rank {me}] {line}" for line in text.splitlines()]
-    same = [rank for rank in sorted(_failed) if rank != me and _failed[rank]["text"] == text[: LONGEST // 4]]
-    if same:
-        lines.append(
-            f"[rank {me}] (the same on {'rank' if len(same) == 1 else 'ranks'} {', '.join(map(str, same))})"
-        )
-    lines += [
-        f"[rank {rank}] {_failed[rank]['summary']}"
-        for rank in sorted(_failed)
-        if rank != me and rank not in same
-    ]
-    sys.stderr.write("\n".join(lines) + "\n")
-    sys.stderr.flush()
-    _control.Abort(code)
-    os._exit(code)  # not reached, unless this MPI's Abort returns
+    _listen_for(WINDOW)
+    if min(_failed) != me:
+        _listen_for(5 * WINDOW)  # that rank tells it and ends the job; if it cannot any more, we do
+    same = [rank for rank in sorted(_failed) if rank != me and _failed[rank]["text"] == text[-3000:]]
+    lines = text.splitlines() + ([f"(the same on {_ranks(same)})"] if same else [])
+    lines = [f"[rank {me}] {line}" for line in lines]
+    if code == 2 and len(same) == _world.Get_size() - 1:
+        lines = [text]  # what the user typed was wrong, not a rank
+    for rank in sorted(set(_failed) - {me, *same}):
+        lines.append(f"[rank {rank}] {_failed[rank]['summary']}")
+    with contextlib.suppress(OSError, ValueError):  # whoever read our output may be gone
+        sys.stdout.flush()
+        sys.stderr.write("\n".join(lines) + "\n")
+        sys.stderr.flush()
+    _world.Abort(code)  # of the whole world: on a duplicate, MPICH often replaces our exit code by 9
+    os._exit(code)
 
 
 def _farewell() -> None:
     """Say that this rank has finished, and stay until all have; called at exit."""
-    if _control is None or _failed.get(_control.Get_rank()):
+    if _world is None:
         return
-    sys.stdout.flush()
-    _finished[_control.Get_rank()] = 0
-    _announce({"finished": 0})
-    while len(_finished) < _control.Get_size():
-        _listen()
-        time.sleep(2e-3)
-    while not all(request.Test() for request, _ in _sends):
-        time.sleep(1e-3)
+    try:
+        _finished.add(_world.Get_rank())
+        _announce({"finished": True})
+        while len(_finished) < _world.Get_size() or not all(request.Test() for request, _ in _sends):
+            _listen()
+            time.sleep(NAP)
+    except KeyboardInterrupt:
+        _fail("was interrupted", "interrupted: ending the job", code=130)
 
 
 def _announce(what: dict[str, Any]) -> None:
     """Tell all other ranks, without waiting for anyone."""
-    assert _control is not None
     content = bytearray(json.dumps(what).encode())
     for rank in range(_control.Get_size()):
         if rank != _control.Get_rank():
@@ -203,7 +207,6 @@ def _announce(what: dict[str, Any]) -> None:
 
 def _listen() -> None:
     """Hear what other ranks have announced."""
-    assert _control is not None
     from mpi4py import MPI
 
     status = MPI.Status()
@@ -214,4 +217,16 @@ def _listen() -> None:
         if "failed" in said:
             _failed[status.Get_source()] = said["failed"]
         else:
-            _finished[status.Get_source()] = said["finished"]
+            _finished.add(status.Get_source())
+
+
+def _listen_for(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        _listen()
+        time.sleep(NAP)
+
+
+def _ranks(ranks: list[int]) -> str:
+    """Return "rank 2" or "ranks 0, 1, 3"."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

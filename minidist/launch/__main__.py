@@ -14,7 +14,6 @@ import os
 import runpy
 import selectors
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,18 +22,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from minidist.errors import UserError
-from minidist.launch import mpiexec
+from minidist.launch import LaunchTimeout, RankFailed, launch, mpiexec
 from minidist.launch.stacks import ask_for_stacks, where
 from minidist.launch.terminal import Terminal
-
-# $0 is the job's directory, $@ the program; `exec` keeps the pid
-ON_EACH_RANK = """
-rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}
-echo $$ >"$0/pid-$rank"
-export MINIDIST_STACKS="$0/stack-$rank"
-if [ -n "$MINIDIST_TMPDIR" ]; then export TMPDIR="$MINIDIST_TMPDIR"; else unset TMPDIR; fi
-exec "$@" >"$0/stdout-$rank" 2>"$0/stderr-$rank"
-"""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -67,9 +57,7 @@ def run_on_mpi(given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="minidist-", ignore_cleanup_errors=True) as name:
         directory, since = Path(name), time.time()
         terminal = Terminal(directory / "progress" if sys.stderr.isatty() else None)
-        environment = mpiexec.environment(directory)
-        if terminal.progress_file:
-            environment["MINIDIST_PROGRESS"] = str(terminal.progress_file)
+        extra = {"MINIDIST_PROGRESS": str(terminal.progress_file)} if terminal.progress_file else {}
         pipes = selectors.DefaultSelector()
         for rank in range(given.n):
             for stream in ("stdout", "stderr"):
@@ -77,17 +65,7 @@ def run_on_mpi(given: argparse.Namespace) -> int:
                 os.mkfifo(path)
                 pipes.register(os.open(path, os.O_RDONLY | os.O_NONBLOCK), selectors.EVENT_READ, (stream, rank))
         program = [sys.executable, *(["-m"] if given.module else []), given.program, *given.arguments]
-        job = subprocess.Popen(
-            [mpiexec.find_mpiexec(), "-n", str(given.n), "sh", "-c", ON_EACH_RANK, name, *program],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert job.stdout is not None
-        os.set_blocking(job.stdout.fileno(), False)
-        pipes.register(job.stdout, selectors.EVENT_READ, ("mpiexec", 0))
+        job = mpiexec.start(given.n, directory, program, extra)
         family: set[int] = set()
         limit = time.monotonic() + given.timeout if given.timeout else float("inf")
         try:
@@ -96,16 +74,16 @@ def run_on_mpi(given: argparse.Namespace) -> int:
                 if not family and all((directory / f"pid-{rank}").exists() for rank in range(given.n)):
                     family = mpiexec.family(job.pid)
             if job.returncode is None:
-                return explain_limit(given, directory, terminal)
-            return job.returncode if job.returncode >= 0 else 128 - job.returncode
-        finally:
-            clean = job.returncode == 0
-            if not clean:
-                mpiexec.end(job, family)
+                explain_limit(given, directory, terminal)
+                return 124  # as timeout(1)
             pump(pipes, terminal, 0.0)
-            terminal.close(show_mpiexec=not clean)
-            if not clean:
+            return 0 if job.returncode == 0 else explain_end(job.returncode, given.n, directory, terminal)
+        finally:
+            if job.returncode != 0:
+                mpiexec.end(job, family)
                 mpiexec.remove_stale_segments(since)
+            pump(pipes, terminal, 0.0)
+            terminal.close()
 
 
 def pump(pipes: selectors.BaseSelector, terminal: Terminal, patience: float) -> None:
@@ -122,24 +100,36 @@ def pump(pipes: selectors.BaseSelector, terminal: Terminal, patience: float) -> 
     terminal.draw()
 
 
-def explain_limit(given: argparse.Namespace, directory: Path, terminal: Terminal) -> int:
-    """Say where each rank stands when the time is over; return the exit code."""
-    pids = {rank: int((directory / f"pid-{rank}").read_text() or 0) for rank in range(given.n)}
-    stacks = ask_for_stacks({rank: (pid, directory / f"stack-{rank}") for rank, pid in pids.items()})
-    lines = [f"the job did not end within {given.timeout:g} s and was ended:"]
+def pids(n: int, directory: Path) -> dict[int, int]:
+    """Return the process of each rank that has started."""
+    files = {rank: directory / f"pid-{rank}" for rank in range(n)}
+    return {rank: int(file.read_text()) for rank, file in files.items() if file.exists()}
+
+
+def explain_limit(given: argparse.Namespace, directory: Path, terminal: Terminal) -> None:
+    """Say where each rank stands when the time is over."""
+    ranks = pids(given.n, directory)
+    stacks = ask_for_stacks({rank: (pid, directory / f"stack-{rank}") for rank, pid in ranks.items()})
+    terminal.say(f"minidist.launch: the job did not end within {given.timeout:g} s and was ended")
     for rank, threads in sorted(stacks.items()):
-        frames = next(iter(threads.values()), [])
-        lines.append(f"rank {rank} stands at {where(frames)}")
-    terminal.say("\n".join(lines))
-    return 124  # as timeout(1)
+        *_, frames = threads.values() or [[]]  # the main thread comes last
+        terminal.say(f"rank {rank} stands at {where(frames)}")
+
+
+def explain_end(code: int, n: int, directory: Path, terminal: Terminal) -> int:
+    """Say what ended a job if its ranks could not; return the exit code of the rank that was the cause."""
+    codes = {rank: code for rank, code in mpiexec.exit_codes(n, directory).items() if code}
+    for rank, own in codes.items():
+        if own > 128 or not terminal.said_something:
+            terminal.say(f"minidist.launch: rank {rank} {mpiexec.how_it_died(own)}")
+    if not codes and not terminal.said_something:
+        terminal.say((directory / "mpiexec").read_text(errors="replace"))
+    return next(iter(codes.values()), code if code > 0 else 128 - code)
 
 
 def run_on_threads(given: argparse.Namespace) -> int:
     """Run the program once for each rank, as threads of this process, and return its exit code."""
-    from minidist.comm.threads import run_ranks
-
     sys.argv = [given.program, *given.arguments]
-    codes = []
 
     def program() -> None:
         try:
@@ -152,11 +142,22 @@ def run_on_threads(given: argparse.Namespace) -> int:
             if error.code not in (None, 0):
                 raise
 
-    def limit() -> None:
-        ...
-
-    run_ranks(lambda comm: program(), given.n)
+    try:
+        launch(program, given.n, transport="threads", timeout=given.timeout or threading.TIMEOUT_MAX)
+    except LaunchTimeout as error:
+        leave(str(error), 124)
+    except RankFailed as error:
+        cause = error.outcomes[error.rank]
+        refused = cause.type == "UserError"  # its sentence says it all
+        leave(cause.message.partition(": ")[2] if refused else str(error), 2 if refused else 1)
     return 0
+
+
+def leave(message: str, code: int) -> NoReturn:
+    """Say it and end the process, whatever its other threads do."""
+    print(message, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def main() -> NoReturn:
@@ -168,8 +169,7 @@ def main() -> NoReturn:
     except UserError as error:
         sys.exit(f"minidist.launch: {error}")
     except KeyboardInterrupt:
-        print("minidist.launch: interrupted; all ranks have been ended", file=sys.stderr)
-        sys.exit(130)
+        leave("minidist.launch: interrupted; all ranks have been ended", 130)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,7 @@ The ranks' side of the conversation is `worker.py`; the words for the user are i
 import contextlib
 import os
 import pickle
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from minidist.launch import carry, mpiexec
-from minidist.launch.stacks import Frame, read_stacks
+from minidist.launch.stacks import Frame, ask_for_stacks
 from minidist.launch.worker import write_whole
 
 START_LIMIT = 60.0  # seconds for all ranks to be up; a cold disk and a slow laptop included
@@ -68,19 +66,17 @@ class Job:
         )  # bytes of each rank's output that earlier calls have read
         self._since = time.time()
         self._family: set[int] = set()
-        command = [mpiexec.find_mpiexec(), "-n", str(n)] if transport == "mpi" else []
         self.directory = Path(tempfile.mkdtemp(prefix="minidist-"))
         write_whole(self.directory / "setup", pickle.dumps(sys.path))
         arguments = [str(self.directory), str(os.getpid()), transport]
-        with open(self.directory / "start-up", "wb") as said:
-            self._process = subprocess.Popen(
-                [*command, sys.executable, "-m", "minidist.launch.worker", *arguments],
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us: we end the job in our own order
-            )
+        worker = [sys.executable, "-m", "minidist.launch.worker", *arguments]
+        ours = str(Path(__file__).parents[2])  # wherever this minidist was imported from, the ranks use the same
+        path = {"PYTHONPATH": os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))}
+        try:
+            self._process = self._start(worker, path)
+        except BaseException:
+            shutil.rmtree(self.directory)
+            raise
         try:
             self._pids = self._wait_until_ready(n if transport == "mpi" else 1)
             self._family = mpiexec.family(self._process.pid)
@@ -88,20 +84,25 @@ class Job:
             self.kill()
             raise
 
-    def _environment(self) -> dict[str, str]:
-        ours = str(
-            Path(__file__).parents[2]
-        )  # wherever this minidist was imported from, the ranks use the same
-        settings = mpiexec.environment(self.directory) if self.transport == "mpi" else dict(os.environ)
-        settings["PYTHONPATH"] = os.pathsep.join(filter(None, [ours, settings.get("PYTHONPATH")]))
-        return settings
+    def _start(self, worker: list[str], path: dict[str, str]) -> subprocess.Popen:
+        if self.transport == "mpi":
+            return mpiexec.start(self.n, self.directory, worker, path)
+        with open(self.directory / "stderr-0", "wb") as said:
+            return subprocess.Popen(
+                worker,
+                env={**os.environ, **path},
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
 
     def _wait_until_ready(self, processes: int) -> list[int]:
         files = [self.directory / f"ready-{process}" for process in range(processes)]
         until = time.monotonic() + START_LIMIT
         while not all(file.exists() for file in files):
             if self._process.poll() is not None or time.monotonic() > until:
-                said = [self.directory / "start-up", *sorted(self.directory.glob("output-*"))]
+                said = [*sorted(self.directory.glob("stderr-*")), *self.directory.glob("mpiexec")]
                 text = "".join(file.read_text(errors="replace") for file in said).strip()
                 raise RuntimeError(
                     f"{self.n} ranks on {self.transport} did not start:\n{text or 'they said nothing'}"
@@ -192,48 +193,25 @@ class Job:
     def _note_deaths(self, ranks: int, results: dict[int, dict[str, Any]]) -> None:
         """Give a result to ranks whose process is gone."""
         ended = self._process.poll()
-        if ended is None and all(_exists(pid) for pid in self._pids):
-            return
-        if self.transport == "threads":
-            for rank in range(ranks):
-                results.setdefault(rank, {"ended": "died", "message": _how_it_died(ended)})
-            return
-        # MPI ends all the others when one dies; mpiexec tells the process that was the cause
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            ended = self._process.wait(timeout=1.0)
-        said = (self.directory / "start-up").read_text(errors="replace")
-        blamed = [int(pid) for pid in re.findall(r"PID (\d+)", said)]
-        gone = [rank for rank in range(ranks) if not _exists(self._pids[rank])]
-        first = [rank for rank in gone if self._pids[rank] in blamed] or gone
+        codes = mpiexec.exit_codes(self.n, self.directory)
+        if self.transport == "threads" and ended is not None:
+            codes = dict.fromkeys(range(ranks), ended)
         for rank in range(ranks):
-            if rank in first:
-                results.setdefault(rank, {"ended": "died", "message": _how_it_died(ended)})
-            elif rank in gone:
-                results.setdefault(rank, {"ended": "stopped"})
+            if rank in codes:
+                results.setdefault(rank, {"ended": "died", "message": mpiexec.how_it_died(codes[rank])})
+            elif ended is not None or codes:  # MPI ends all the others when one dies
+                results.setdefault(rank, {"ended": "stopped" if codes else "died", "message": "ended with mpiexec"})
 
     def _stacks(self, ranks: list[int]) -> dict[int, list[Frame]]:
         """Ask the processes of `ranks` where they stand."""
-        if not hasattr(signal, "SIGUSR2"):
-            return {rank: [] for rank in ranks}
         process_of = {rank: rank if self.transport == "mpi" else 0 for rank in ranks}
-        asked = set(process_of.values())
-        for process in asked:
-            with contextlib.suppress(OSError):
-                os.kill(self._pids[process], signal.SIGUSR2)
-        files = {process: self.directory / f"stack-{process}" for process in asked}
-        sizes: dict[int, int] = {}
-        until = time.monotonic() + 0.5
-        while time.monotonic() < until:
-            before, sizes = sizes, {process: file.stat().st_size for process, file in files.items()}
-            if all(sizes.values()) and sizes == before:
-                break
-            time.sleep(0.02)
-        texts = {process: file.read_text(errors="replace") for process, file in files.items()}
+        asked = {p: (self._pids[p], self.directory / f"stack-{p}") for p in set(process_of.values())}
+        stacks_of = ask_for_stacks(asked)
         stacks = {}
         for rank in ranks:
             thread = self.directory / f"thread-{rank}"
             identifier = int(thread.read_text()) if thread.exists() else 0
-            stacks[rank] = read_stacks(texts[process_of[rank]]).get(identifier, [])
+            stacks[rank] = stacks_of[process_of[rank]].get(identifier, [])
         return stacks
 
     def kill(self) -> None:
@@ -257,24 +235,3 @@ class Job:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close() if kind is None else self.kill()
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _how_it_died(code: int | None) -> str:
-    """Say in words what an exit code means."""
-    if code is None:
-        return "ended without a word (os._exit?)"
-    # a negative code is subprocess's way, 128 + signal the shell's, and MPICH hands on the bare signal
-    number = -code if code < 0 else code - 128 if code > 128 else code
-    names = {signal.SIGKILL: "killed", signal.SIGSEGV: "a segmentation fault", signal.SIGABRT: "aborted"}
-    with contextlib.suppress(ValueError):
-        if (known := signal.Signals(number)) in names:
-            return f"died: {names[known]} ({known.name})"
-    return f"ended the process with exit code {code}"

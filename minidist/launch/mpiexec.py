@@ -7,6 +7,7 @@ enough: we note the whole tree, ask politely, and then end whoever is still ther
 Read next: `job.py`, which starts such a tree and keeps it for several calls.
 """
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -45,7 +46,7 @@ def environment(temporary: Path) -> dict[str, str]:
     """Return the environment for mpiexec: this process's, and what each MPI needs on one machine.
 
     Each setting is read by one MPI and ignored by the other. MPI's own temporary files go to `temporary`, which
-    the caller removes; the ranks find the user's folder in MINIDIST_TMPDIR and put it back.
+    the caller removes; the ranks get the user's folder back from MINIDIST_TMPDIR.
     """
     of_another_job = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_")  # set when we are a rank ourselves
     settings = {name: value for name, value in os.environ.items() if not name.startswith(of_another_job)}
@@ -61,6 +62,41 @@ def environment(temporary: Path) -> dict[str, str]:
         "OMPI_MCA_osc": "^ucx",
     }
     return {**wanted, **settings}  # what the user has set wins
+
+
+# Run by sh on each rank; $0 is the job's directory, "$@" the program. The program's pid is noted; when it ends, its
+# exit code, before mpiexec hears of it and ends the others: so the one that has a code was the first.
+ON_EACH_RANK = """
+rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}
+if [ -n "$MINIDIST_TMPDIR" ]; then export TMPDIR="$MINIDIST_TMPDIR"; else unset TMPDIR; fi
+export MINIDIST_STACKS="$0/stack-$rank"
+sh -c 'rank=$1; shift; echo $$ >"$0/pid-$rank"; exec "$@" >"$0/stdout-$rank" 2>"$0/stderr-$rank"' "$0" $rank "$@"
+code=$?
+echo $code >"$0/exit-$rank"
+exit $code
+"""
+
+
+def start(n: int, directory: Path, program: list[str], more_environment: dict[str, str]) -> subprocess.Popen:
+    """Start `program` on n ranks, in a session of its own; what mpiexec itself says goes to DIRECTORY/mpiexec."""
+    with open(directory / "mpiexec", "wb") as said:
+        return subprocess.Popen(
+            [find_mpiexec(), "-n", str(n), "sh", "-c", ON_EACH_RANK, str(directory), *program],
+            env={**environment(directory), **more_environment},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us: we end the job in our own order
+        )
+
+
+def exit_codes(n: int, directory: Path) -> dict[int, int]:
+    """Return {rank: exit code} of the ranks whose program has ended by itself."""
+    texts = {}
+    for rank in range(n):
+        with contextlib.suppress(FileNotFoundError):
+            texts[rank] = (directory / f"exit-{rank}").read_text().strip()
+    return {rank: int(text) for rank, text in texts.items() if text}
 
 
 def processes() -> list[tuple[int, int, int]]:
@@ -110,16 +146,26 @@ def end(process: subprocess.Popen, known: set[int], patience: float = 2.0) -> No
     groups = family(process.pid) | known
     for step in (signal.SIGTERM, signal.SIGKILL):
         for group in groups:
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, step)
-            except (ProcessLookupError, PermissionError):
-                pass
         until = time.monotonic() + patience
         while time.monotonic() < until:
             ended = process.poll() is not None
             if ended and not any(group in groups for _, _, group in processes()):
                 return
             time.sleep(0.01)
+
+
+def how_it_died(code: int) -> str:
+    """Say in words what an exit code means: 128 + signal is the shell's way to tell of a signal, -signal Python's."""
+    number = -code if code < 0 else code - 128
+    words = {"SIGKILL": "was killed", "SIGSEGV": "had a segmentation fault", "SIGABRT": "aborted"}
+    words |= {"SIGTERM": "was ended", "SIGBUS": "had a bus error"}
+    with contextlib.suppress(ValueError):
+        name = signal.Signals(number).name
+        if name in words:
+            return f"{words[name]} ({name})"
+    return f"ended with exit code {code}"
 
 
 def remove_stale_segments(since: float) -> None:

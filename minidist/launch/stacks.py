@@ -4,9 +4,14 @@ faulthandler writes a process's Python stacks from a signal handler in C, so it 
 or loops in a kernel, where no Python code could answer. It only writes text; this file turns it back into frames.
 """
 
+import contextlib
 import linecache
+import os
 import re
+import signal
 import sysconfig
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +36,31 @@ class Frame:
         return not self.file.startswith((_PACKAGE, *_LIBRARIES, "<frozen"))
 
 
+def ask_for_stacks(processes: Mapping[int, tuple[int, Path]]) -> dict[int, dict[int, list[Frame]]]:
+    """Ask processes, {key: (pid, file to which its faulthandler writes)}, where each of their threads stands.
+
+    They have half a second to answer; who does not (it is gone, or stopped) has no stacks.
+    """
+    if not hasattr(signal, "SIGUSR2"):  # native Windows
+        return {key: {} for key in processes}
+    for pid, _ in processes.values():
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGUSR2)
+    sizes: list[int] = []
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        before, sizes = sizes, [file.stat().st_size if file.exists() else 0 for _, file in processes.values()]
+        if all(sizes) and sizes == before:
+            break
+        time.sleep(0.02)
+    return {
+        key: read_stacks(file.read_text(errors="replace")) if file.exists() else {}
+        for key, (_, file) in processes.items()
+    }
+
+
 def read_stacks(text: str) -> dict[int, list[Frame]]:
-    """Return the frames of each thread (by its identifier), innermost first, from what faulthandler wrote."""
+    """Return each thread's frames, innermost first, from what faulthandler wrote; the main thread comes last."""
     stacks: dict[int, list[Frame]] = {}
     frames: list[Frame] = []
     for line in text.splitlines():

@@ -19,22 +19,20 @@ class Terminal:
     def __init__(self, progress_file: Path | None) -> None:
         self.progress_file = progress_file
         self.unfinished: dict[tuple[str, int], bytes] = {}  # (stream, rank) -> a line without its end
-        self.from_mpiexec: list[str] = []
         self.said_something = False  # on stderr
         self.bar: Any = None
         self.read = 0  # bytes of the progress file
 
     def write(self, stream: str, rank: int, data: bytes) -> None:
-        """Take what a rank (or mpiexec itself) has printed, and show the lines that are whole."""
+        """Take what a rank has printed, and show the lines that are whole."""
         *lines, rest = (self.unfinished.get((stream, rank), b"") + data).split(b"\n")
         self.unfinished[stream, rank] = rest
         for line in lines:
             self._line(stream, rank, line.decode(errors="replace"))
 
     def _line(self, stream: str, rank: int, line: str) -> None:
-        if stream == "mpiexec":
-            self.from_mpiexec.append(line)  # "BAD TERMINATION": worth reading only if no rank has said why
-            return
+        if line.startswith("Abort(") and "MPI_Abort" in line:
+            return  # MPICH announces what the rank has just explained
         self.said_something |= stream == "stderr"
         marked = line if rank == 0 or line.startswith("[rank ") else f"[rank {rank}] {line}"
         self.say(marked, sys.stdout if stream == "stdout" else sys.stderr)
@@ -70,7 +68,7 @@ class Terminal:
             f"{now['communication']:.0%} communication"
         )
 
-    def close(self, show_mpiexec: bool) -> None:
+    def close(self) -> None:
         """Show what is left, and leave the bar as it is."""
         self.draw()
         for (stream, rank), rest in self.unfinished.items():
@@ -79,5 +77,3 @@ class Terminal:
         if self.bar is not None:
             self.bar.close()
             self.bar = None
-        if show_mpiexec and not self.said_something and self.from_mpiexec:
-            self.say("\n".join(self.from_mpiexec))

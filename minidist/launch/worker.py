@@ -34,6 +34,7 @@ from typing import Any
 from minidist.launch import carry
 from minidist.launch.stacks import Frame, where
 
+HARNESS = tuple(str(Path(__file__).parents[1] / room) for room in ("launch", "testing"))
 NAP = 1e-3  # seconds between two looks for the next call
 
 
@@ -42,6 +43,11 @@ def write_whole(path: Path, content: bytes) -> None:
     unfinished = path.with_name(path.name + ".tmp")
     unfinished.write_bytes(content)
     unfinished.rename(path)
+
+
+def is_harness(file: str) -> bool:
+    """Tell whether this file is one that only carries the user's function to its ranks."""
+    return file.startswith(HARNESS)
 
 
 def takes_no_arguments(fn: Callable[..., Any]) -> bool:
@@ -54,7 +60,7 @@ def takes_no_arguments(fn: Callable[..., Any]) -> bool:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """Return how a call failed, in words only: the exception itself may not exist in the parent's Python."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_harness(frame.filename)]
     frames = [Frame(frame.filename, frame.lineno or 0, frame.name) for frame in reversed(own)]
     if type(error).__name__ == "RankStopped":
         return {"ended": "stopped", "frames": frames}
@@ -65,7 +71,7 @@ def describe(error: BaseException) -> dict[str, Any]:
             "frames": frames,
         }
     inner = error.__traceback__
-    while inner is not None and inner.tb_frame.f_code.co_filename == __file__:
+    while inner is not None and is_harness(inner.tb_frame.f_code.co_filename):
         inner = inner.tb_next  # our own frames tell the reader nothing
     text = "".join(traceback.format_exception(type(error), error, inner)).rstrip()
     message = "".join(traceback.format_exception_only(type(error), error)).rstrip()
@@ -190,19 +196,9 @@ class OutputOfThreads(io.TextIOBase):
         getattr(self.mine, "file", sys.__stdout__).flush()
 
 
-def restore_temporary_folder() -> None:
-    """Give the user's code its own TMPDIR back: only MPI's files were to go into the job's directory."""
-    users = os.environ.pop("MINIDIST_TMPDIR", None)
-    if users:
-        os.environ["TMPDIR"] = users
-    elif users is not None:
-        os.environ.pop("TMPDIR", None)
-
-
 def main() -> None:
     """Serve the calls of one job."""
     directory, parent, transport = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    restore_temporary_folder()
     sys.path[:] = pickle.loads((directory / "setup").read_bytes())
     ranks = Ranks(directory, parent)
     ranks.serve_mpi() if transport == "mpi" else ranks.serve_threads()
