@@ -155,7 +155,7 @@ def layer_norm(x: Any, gain: Any, bias: Any, eps: float) -> tuple[np.ndarray, np
     mean = x.sum(axis=-1) / d
     centred = x - mean[..., None]
     rstd = (1 / np.sqrt(np.square(centred).sum(axis=-1) / d + eps)).astype(x.dtype)
-    return centred * rstd[..., None] * gain + bias, mean, rstd
+    return centred * rstd[..., None] * gain + bias, np.asarray(mean), np.asarray(rstd)
 
 
 def layer_norm_backward(
@@ -196,7 +196,7 @@ def gelu(x: Any) -> np.ndarray:
     """
     (x,) = checks.floats("gelu", x=x)
     curved, gate = _gelu_gate(x)
-    return np.where(x > 0, x, curved) * gate
+    return np.asarray(np.where(x > 0, x, curved) * gate)
 
 
 def gelu_backward(grad: Any, x: Any) -> np.ndarray:
@@ -205,13 +205,13 @@ def gelu_backward(grad: Any, x: Any) -> np.ndarray:
     checks.shape("gelu_backward", "grad", grad, x.shape, "the shape of x")
     curved, gate = _gelu_gate(x)
     slope = 2 * GELU_SLOPE * (1 + 3 * GELU_CUBIC * np.square(curved))
-    return grad * (gate + curved * slope * gate * (1 - gate))
+    return np.asarray(grad * (gate + curved * slope * gate * (1 - gate)))
 
 
 def relu(x: Any) -> np.ndarray:
     """Compute max(x, 0); nan stays nan."""
     (x,) = checks.floats("relu", x=x)
-    return np.maximum(x, 0)
+    return np.asarray(np.maximum(x, 0))
 
 
 def relu_backward(grad: Any, y: Any) -> np.ndarray:

@@ -1,0 +1,76 @@
+/* The table of compiled kernels, and the paths that fill it.
+ *
+ * C has no templates, so each kernel is written once for a type called `real` and included twice, by each_type.h; and
+ * the whole is compiled once for each instruction set, by avx512.c, avx2.c and baseline.c. What comes out of that is
+ * one table of functions per path and type. Which of them a processor can run is asked when the module is loaded.
+ *
+ * Every kernel takes plain memory. Arrays are C-contiguous except where strides are given; checks are the caller's
+ * (compiled.pyx). Sizes, indices and strides count numbers, not bytes.
+ */
+#ifndef MINIDIST_KERNELS_H
+#define MINIDIST_KERNELS_H
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef ptrdiff_t dim;
+
+struct kernels {
+    int (*matmul)(dim m, dim n, dim k, const void *a, dim a_row, dim a_col, const void *b, dim b_row, dim b_col,
+                  void *c, dim c_row, int accumulate);
+
+    /* over the middle dim of x (outer, count, inner) */
+    void (*sum)(dim outer, dim count, dim inner, const void *x, void *out, int add);
+    void (*max)(dim outer, dim count, dim inner, const void *x, void *out);
+    void (*argmax)(dim outer, dim count, dim inner, const void *x, int64_t *out);
+    double (*sum_of_squares)(dim n, const void *x);
+
+    void (*log_sum_exp)(dim rows, dim n, const void *x, void *out);
+    void (*softmax)(dim rows, dim n, const void *x, void *y);
+    void (*softmax_backward)(dim rows, dim n, const void *grad, const void *y, void *dx);
+    void (*cross_entropy)(dim rows, dim classes, const void *logits, const int64_t *labels, void *losses,
+                          double *log_sum_exp);
+    void (*cross_entropy_backward)(dim rows, dim classes, const void *logits, const int64_t *labels,
+                                   const double *log_sum_exp, const void *grad_losses, void *dlogits);
+    void (*layer_norm)(dim rows, dim d, const void *x, const void *gain, const void *bias, double eps, void *y,
+                       void *mean, void *rstd);
+    int (*layer_norm_backward)(dim rows, dim d, const void *grad, const void *x, const void *gain, const void *mean,
+                               const void *rstd, void *dx, void *dgain, void *dbias);
+
+    void (*gelu)(dim n, const void *x, void *y);
+    void (*gelu_backward)(dim n, const void *grad, const void *x, void *dx);
+    void (*relu)(dim n, const void *x, void *y);
+    void (*relu_backward)(dim n, const void *grad, const void *y, void *dx);
+
+    void (*sgd)(dim n, void *weights, const void *gradients, void *momentum_buffer, double lr, double momentum,
+                double weight_decay, double scale);
+    void (*adamw)(dim n, void *weights, const void *gradients, void *m, void *v, double step, double lr,
+                  double beta1, double beta2, double eps, double weight_decay, double scale);
+};
+
+/* A path has two tables: [0] for float32, [1] for float64. */
+struct path {
+    const char *name;
+    const struct kernels *kernels;
+};
+extern const struct path minidist_paths[]; /* best first; the last has no name */
+int minidist_path_works(const struct path *path);
+
+extern const struct kernels minidist_avx512[2], minidist_avx2[2], minidist_baseline[2];
+
+#define MIN(x, y) ((x) < (y) ? (x) : (y))
+#define MAX(x, y) ((x) > (y) ? (x) : (y))
+#define ALWAYS_INLINE __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE __builtin_shufflevector
+#else /* older GCC wants the indices in a vector */
+#define SHUFFLE(x, y, ...) __builtin_shuffle(x, y, (NAME(indices)){__VA_ARGS__})
+#endif
+#endif

@@ -1,0 +1,21 @@
+/* All kernels for one type `real`, and the table of them. Included by each_type.h. */
+#include "vector.h"
+
+#include "matmul.h"
+
+#include "reductions.h"
+
+#include "exponential.h"
+
+#include "elementwise.h"
+#include "rows.h"
+
+#include "optimizers.h"
+
+#define TABLE NAME(table)
+#define FILL(kernel) .kernel = NAME(kernel)
+static const struct kernels TABLE = {
+    FILL(matmul), FILL(sum), FILL(max), FILL(argmax), FILL(sum_of_squares), FILL(log_sum_exp), FILL(softmax),
+    FILL(softmax_backward), FILL(cross_entropy), FILL(cross_entropy_backward), FILL(layer_norm),
+    FILL(layer_norm_backward), FILL(gelu), FILL(gelu_backward), FILL(relu), FILL(relu_backward), FILL(sgd), FILL(adamw),
+};
