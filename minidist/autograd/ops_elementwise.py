@@ -1,12 +1,12 @@
-"""Operations on single elements. The first one shows the pattern of all, here and in the other ops_*.py files.
+"""Operations on single elements. The first shows the pattern of all, here and in the other ops_*.py files.
 
     forward    an expression on arrays
-    gradient   beside it, one function for each input: what comes back from the output -> what goes on to the input
+    gradient   beside it, a function for each input: from what comes back to the output, what goes on to the input
     keep       what a gradient function needs of the inputs; `record` puts it all on the tape
 
-Where an operation has no derivative, a rule is chosen: abs and relu have gradient 0 at 0, equal maxima share theirs.
-And where no gradient comes in, none goes out, even through an infinite slope: sqrt at 0 or 1/x at 0, masked out later
-by `where`, get 0 and not 0 * inf = nan. Read next: `ops_shape.py`.
+Where an operation has no derivative, a rule is chosen: abs and relu have gradient 0 at 0, and the larger of two
+equal numbers is half of each. And where no gradient comes in, none goes out, even through an infinite slope: 1/x or
+sqrt(x) at 0, masked out later by `where`, give 0 and not 0 * inf = nan. Read next: `ops_shape.py`.
 """
 
 from typing import Any
@@ -67,84 +67,89 @@ def divide(a: Any, b: Any) -> Tensor:
 
 def negative(x: Any) -> Tensor:
     """Compute -x."""
-    x = operand(x)
+    (x,) = operands(x)
     return record(-x.data, (x, lambda g: -g))
 
 
-def power(x: Any, exponent: Any) -> Tensor:
-    """Compute x ** exponent for a constant exponent; for one that needs a gradient write exp(exponent * log(x))."""
-    if isinstance(exponent, Tensor):
-        raise TypeError(
-            "x ** exponent needs a constant exponent, a number or an array, got a Tensor; "
-            "for a gradient to the exponent write (exponent * x.log()).exp()"
-        )
-    x, n = operands(x, exponent)
-    n, shape, x_saved = n.data, x.shape, keep(x)
+def power(a: Any, b: Any) -> Tensor:
+    """Compute a ** b, broadcast like NumPy; a number as exponent costs less than an array."""
+    number = b if isinstance(b, int | float) else None
+    a, b = operands(a, b)
+    a_shape, b_shape = a.shape, b.shape
+    a_saved, b_saved = keep(a), keep(b)
+    y = a.data ** (b.data if number is None else number)  # NumPy squares for 2, instead of going through logarithms
 
-    def gradient(g: Array) -> Array:
-        slope = np.power(x_saved(), n - 1, out=np.zeros_like(g), where=(g != 0) & (n != 0))  # x^0 is constant
-        return unbroadcast(times(g, n * slope), shape)
+    def to_a(g: Array) -> Array:
+        n = b_saved() if number is None else number
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.where(n == 0, y.dtype.type(0), n * a_saved() ** (n - 1))  # x ** 0 is constant, at 0 too
+        return unbroadcast(times(g, slope), a_shape)
 
-    return record(x.data**n, (x, gradient))
+    def to_b(g: Array) -> Array:
+        base = a_saved()
+        logarithm = np.log(base, out=np.zeros_like(base), where=base != 0)  # 0 ** n is constant
+        return unbroadcast(times(g, y * logarithm), b_shape)
+
+    return record(y, (a, to_a), (b, to_b))
 
 
 def exp(x: Any) -> Tensor:
     """Compute e ** x."""
-    x = operand(x)
+    (x,) = operands(x)
     y = np.exp(x.data)
     return record(y, (x, lambda g: times(g, y)))
 
 
 def log(x: Any) -> Tensor:
     """Compute the natural logarithm."""
-    x = operand(x)
+    (x,) = operands(x)
     x_saved = keep(x)
     return record(np.log(x.data), (x, lambda g: over(g, x_saved())))
 
 
 def sqrt(x: Any) -> Tensor:
     """Compute the square root."""
-    x = operand(x)
+    (x,) = operands(x)
     y = np.sqrt(x.data)
     return record(y, (x, lambda g: over(g, y + y)))
 
 
 def tanh(x: Any) -> Tensor:
     """Compute the hyperbolic tangent."""
-    x = operand(x)
+    (x,) = operands(x)
     y = np.tanh(x.data)
     return record(y, (x, lambda g: g * (1 - y * y)))
 
 
 def sigmoid(x: Any) -> Tensor:
-    """Compute 1 / (1 + exp(-x)); for negative x as exp(x) / (1 + exp(x)), so that nothing overflows."""
-    x = operand(x)
-    small = np.exp(-np.abs(x.data))  # in (0, 1]
-    y = np.where(x.data >= 0, 1, small) / (1 + small)
+    """Compute 1 / (1 + exp(-x)), so that nothing overflows."""
+    (x,) = operands(x)
+    y = _sigmoid(x.data)
     return record(y, (x, lambda g: g * y * (1 - y)))
 
 
 def softplus(x: Any) -> Tensor:
-    """Compute log(1 + exp(x)), a smooth relu, as max(x, 0) + log(1 + exp(-|x|)), so that nothing overflows."""
-    x = operand(x)
+    """Compute log(1 + exp(x)), a smooth relu, so that nothing overflows; its gradient is sigmoid(x)."""
+    (x,) = operands(x)
     x_saved = keep(x)
+    y = np.maximum(x.data, 0) + np.log1p(np.exp(-np.abs(x.data)))
+    return record(y, (x, lambda g: g * _sigmoid(x_saved())))
 
-    def gradient(g: Array) -> Array:
-        small = np.exp(-np.abs(x_saved()))
-        return g * np.where(x_saved() >= 0, 1, small) / (1 + small)  # g * sigmoid(x)
 
-    return record(np.maximum(x.data, 0) + np.log1p(np.exp(-np.abs(x.data))), (x, gradient))
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))  # from 0 to 1
+    return np.where(x >= 0, 1, small) / (1 + small)  # for negative x this is exp(x) / (1 + exp(x))
 
 
 def absolute(x: Any) -> Tensor:
     """Compute |x|; the gradient at 0 is 0."""
-    x = operand(x)
+    (x,) = operands(x)
     x_saved = keep(x)
     return record(np.abs(x.data), (x, lambda g: g * np.sign(x_saved())))
 
 
 def maximum(a: Any, b: Any) -> Tensor:
-    """Take the larger of a and b, broadcast like NumPy; where they are equal, each gets half of the gradient."""
+    """Take the larger of a and b, broadcast like NumPy; equal ones share the gradient evenly."""
     a, b = operands(a, b)
     a_shape, b_shape = a.shape, b.shape
     a_saved, b_saved = keep(a), keep(b)
@@ -156,35 +161,26 @@ def maximum(a: Any, b: Any) -> Tensor:
 
 
 def minimum(a: Any, b: Any) -> Tensor:
-    """Take the smaller of a and b, broadcast like NumPy; where they are equal, each gets half of the gradient."""
-    a, b = operands(a, b)
-    a_shape, b_shape = a.shape, b.shape
-    a_saved, b_saved = keep(a), keep(b)
-    return record(
-        np.minimum(a.data, b.data),
-        (a, lambda g: unbroadcast(g * _share(b_saved(), a_saved()), a_shape)),
-        (b, lambda g: unbroadcast(g * _share(a_saved(), b_saved()), b_shape)),
-    )
+    """Take the smaller of a and b, broadcast like NumPy; equal ones share the gradient evenly."""
+    return negative(maximum(negative(a), negative(b)))
 
 
 def _share(larger: Array, smaller: Array) -> Array:
     """Return 1 where `larger` is larger, 1/2 where both are equal, 0 elsewhere."""
-    return ((larger > smaller) + (larger >= smaller)).astype(larger.dtype) / 2
+    return np.heaviside(larger - smaller, larger.dtype.type(0.5))
 
 
 def clip(x: Any, low: float, high: float) -> Tensor:
     """Limit x to [low, high]; the gradient passes where low <= x <= high."""
-    x = operand(x)
+    (x,) = operands(x)
     x_saved = keep(x)
-    return record(
-        np.clip(x.data, x.dtype.type(low), x.dtype.type(high)),
-        (x, lambda g: g * ((x_saved() >= low) & (x_saved() <= high))),
-    )
+    y = np.clip(x.data, x.dtype.type(low), x.dtype.type(high))
+    return record(y, (x, lambda g: g * (x_saved() == y)))
 
 
 def where(condition: Any, a: Any, b: Any) -> Tensor:
-    """Take a where the condition holds and b elsewhere; condition is an array of bool."""
-    condition = as_array(condition.data if isinstance(condition, Tensor) else condition) != 0
+    """Take a where the condition (an array of bool) holds, and b elsewhere, broadcast like NumPy."""
+    condition = np.array(condition.data if isinstance(condition, Tensor) else condition, bool)
     a, b = operands(a, b)
     a_shape, b_shape, zero = a.shape, b.shape, a.dtype.type(0)
     return record(
@@ -196,14 +192,14 @@ def where(condition: Any, a: Any, b: Any) -> Tensor:
 
 def relu(x: Any) -> Tensor:
     """Compute max(x, 0); the gradient at 0 is 0."""
-    x = operand(x)
+    (x,) = operands(x)
     y = kernels.relu(x.data)
     return record(y, (x, lambda g: kernels.relu_backward(g, y)))
 
 
 def gelu(x: Any) -> Tensor:
-    """Compute GELU in its tanh form (Hendrycks and Gimpel 2016, section 2; the form that GPT-2 uses)."""
-    x = operand(x)
+    """Compute GELU in its tanh form (Hendrycks and Gimpel 2016, section 2; GPT-2 uses this form)."""
+    (x,) = operands(x)
     x_saved = keep(x)
     return record(kernels.gelu(x.data), (x, lambda g: kernels.gelu_backward(g, x_saved())))
 
@@ -211,34 +207,22 @@ def gelu(x: Any) -> Tensor:
 # ---- what the operations share
 
 
-def operand(x: Any) -> Tensor:
-    """Return x as a Tensor of float32 or float64."""
-    x = x if isinstance(x, Tensor) else Tensor(x)
-    return x if x.dtype.kind == "f" else Tensor(x.data.astype(np.float64))
+def operands(*values: Any) -> tuple[Tensor, ...]:
+    """Return the inputs of an operation as Tensors of one dtype, float32 or float64.
 
-
-def operands(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Return both as Tensors of one dtype.
-
-    A float Tensor decides the dtype: numbers, arrays and integer Tensors beside it take its dtype, so that nothing
-    becomes float64 by accident. A float32 Tensor beside a float64 one is a mistake somewhere, and refused.
+    Float Tensors decide the dtype. Numbers, arrays and integer Tensors beside them take it, so that nothing becomes
+    float64 by accident; a float32 Tensor beside a float64 one is a mistake somewhere, and is refused (TypeError).
     """
-    a_decides = isinstance(a, Tensor) and a.dtype.kind == "f"
-    b_decides = isinstance(b, Tensor) and b.dtype.kind == "f"
-    if a_decides and b_decides:
-        if a.dtype != b.dtype:
-            raise TypeError(
-                f"got Tensors of {a.dtype} and {b.dtype}; both must have one dtype: convert one of them"
-            )
-        return a, b
-    if a_decides:
-        return a, _constant(b, a.dtype)
-    if b_decides:
-        return _constant(a, b.dtype), b
-    return operand(a), operand(b)
+    dtypes = {value.dtype for value in values if isinstance(value, Tensor) and value.dtype.kind == "f"}
+    if len(dtypes) > 1:
+        got = " and ".join(sorted(map(str, dtypes)))
+        raise TypeError(f"an operation needs Tensors of one dtype, got {got}; make them alike where they are created")
+    dtype = dtypes.pop() if dtypes else np.dtype(np.float64)
+    return tuple(v if isinstance(v, Tensor) and v.dtype == dtype else constant(v, dtype) for v in values)
 
 
-def _constant(value: Any, dtype: np.dtype[Any]) -> Tensor:
+def constant(value: Any, dtype: np.dtype[Any]) -> Tensor:
+    """Return numbers, an array or an integer Tensor as a constant Tensor of this dtype."""
     return Tensor(as_array(value.data if isinstance(value, Tensor) else value).astype(dtype, copy=False))
 
 
@@ -253,9 +237,13 @@ def unbroadcast(g: Array, shape: tuple[int, ...]) -> Array:
 
 def times(g: Array, slope: Array) -> Array:
     """Compute g * slope, and 0 where g is 0, even if the slope is infinite."""
+    if np.isfinite(slope).all():
+        return g * slope
     return np.multiply(g, slope, out=np.zeros_like(g), where=g != 0)
 
 
 def over(g: Array, x: Array) -> Array:
     """Compute g / x, and 0 where g is 0, even if x is 0."""
+    if x.all():
+        return g / x
     return np.divide(g, x, out=np.zeros_like(g), where=g != 0)

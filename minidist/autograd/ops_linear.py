@@ -48,27 +48,30 @@ def matmul(a: Any, b: Any) -> Tensor:
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     """Compute x @ weight + bias in one node: x (..., k), weight (k, n), bias (n,) or None -> (..., n)."""
-    x, weight = operands(x, weight)
-    if x.ndim < 1 or weight.ndim != 2 or x.shape[-1] != weight.shape[0]:
-        raise ValueError(
-            f"linear needs x of shape (..., k) and weight of shape (k, n), got {x.shape} and {weight.shape}"
-        )
+    if bias is None:
+        x, weight = operands(x, weight)
+    else:
+        x, weight, bias = operands(x, weight, bias)
     shape = x.shape
-    y = kernels.matmul(rows(x.data), weight.data)  # (rows, n)
     x_saved, weight_saved = keep(x), keep(weight)
-    inputs = [
-        (x, lambda g: kernels.matmul(rows(g), weight_saved().T).reshape(shape)),
-        (weight, direct(lambda g, out, add: kernels.matmul(rows(x_saved()).T, rows(g), out, add))),
-    ]
+    y = kernels.matmul(rows(x.data), weight.data)  # (rows, n)
+
+    def to_x(g: Array) -> Array:
+        return kernels.matmul(rows(g), weight_saved().T).reshape(shape)
+
+    def to_weight(g: Array, out: Array | None, accumulate: bool) -> Array:
+        return kernels.matmul(rows(x_saved()).T, rows(g), out, accumulate)
+
+    def to_bias(g: Array, out: Array | None, accumulate: bool) -> Array:
+        return kernels.sum(rows(g), 0, False, out, accumulate)
+
+    inputs = [(x, to_x), (weight, direct(to_weight))]
     if bias is not None:
-        bias, _ = operands(bias, weight)
-        if bias.shape != weight.shape[1:]:
-            raise ValueError(
-                f"linear needs bias of shape {weight.shape[1:]} beside its weight, got {bias.shape}"
-            )
+        if bias.shape != y.shape[1:]:
+            raise ValueError(f"linear needs a bias of shape {y.shape[1:]} beside its weight, got {bias.shape}")
         y += bias.data
-        inputs.append((bias, direct(lambda g, out, add: kernels.sum(rows(g), 0, False, out, add))))
-    return record(y.reshape(*shape[:-1], weight.shape[1]), *inputs)
+        inputs.append((bias, direct(to_bias)))
+    return record(y if len(shape) == 2 else y.reshape(*shape[:-1], y.shape[1]), *inputs)
 
 
 def rows(x: Array) -> Array:
@@ -88,34 +91,21 @@ def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int 
         weight (o, c kh kw)  @  columns (c kh kw, n h' w')  =  y (o, n h' w')
     """
     x, weight = operands(x, weight)
-    if x.ndim != 4 or weight.ndim != 4 or x.shape[1] != weight.shape[1]:
-        raise ValueError(
-            f"conv2d needs x (n, c, h, w) and weight (o, c, kh, kw) with equal c, got {x.shape} and {weight.shape}"
-        )
-    n, c, h, w = x.shape
-    o, _, kh, kw = weight.shape
-    if h + 2 * padding < kh or w + 2 * padding < kw:
-        raise ValueError(
-            f"conv2d: filters of {kh}x{kw} do not fit into images of {h}x{w} with padding {padding}"
-        )
+    n, c, h, w, o, kh, kw = _conv2d_sizes(x.shape, weight.shape, padding)
     high, wide = (h + 2 * padding - kh) // stride + 1, (w + 2 * padding - kw) // stride + 1
     x_saved, weight_saved = keep(x), keep(weight)
 
     def columns(images: Array) -> Array:
-        padded = np.pad(images, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-        seen = np.lib.stride_tricks.sliding_window_view(padded, (kh, kw), axis=(2, 3))[
-            :, :, ::stride, ::stride
-        ]
-        return seen.transpose(1, 4, 5, 0, 2, 3).reshape(
-            c * kh * kw, n * high * wide
-        )  # a copy: windows overlap
+        padded = np.zeros((c, n, h + 2 * padding, w + 2 * padding), images.dtype)
+        padded[:, :, padding : padding + h, padding : padding + w] = images.swapaxes(0, 1)
+        seen = np.lib.stride_tricks.sliding_window_view(padded, (kh, kw), axis=(2, 3))[:, :, ::stride, ::stride]
+        return seen.transpose(0, 4, 5, 1, 2, 3).reshape(c * kh * kw, n * high * wide)  # a copy: windows overlap
 
     def flat(g: Array) -> Array:
         return g.swapaxes(0, 1).reshape(o, n * high * wide)
 
     def to_x(g: Array) -> Array:
-        seen = kernels.matmul(weight_saved().reshape(o, c * kh * kw).T, flat(g))
-        seen = seen.reshape(c, kh, kw, n, high, wide)
+        seen = kernels.matmul(weight_saved().reshape(o, c * kh * kw).T, flat(g)).reshape(c, kh, kw, n, high, wide)
         padded = np.zeros((c, n, h + 2 * padding, w + 2 * padding), g.dtype)
         for i in range(kh):  # each place of the filter saw a shifted image
             for j in range(kw):
@@ -124,15 +114,27 @@ def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int 
 
     def to_weight(g: Array, out: Array | None, accumulate: bool) -> Array:
         into = None if out is None else out.reshape(o, c * kh * kw)
-        return kernels.matmul(flat(g), columns(x_saved()).T, into, accumulate).reshape(weight_shape)
+        return kernels.matmul(flat(g), columns(x_saved()).T, into, accumulate).reshape(o, c, kh, kw)
 
-    weight_shape = weight.shape
+    def to_bias(g: Array, out: Array | None, accumulate: bool) -> Array:
+        return kernels.sum(g, (0, 2, 3), False, out, accumulate)
+
     y = kernels.matmul(weight.data.reshape(o, c * kh * kw), columns(x.data))  # (o, n h' w')
     inputs = [(x, to_x), (weight, direct(to_weight))]
     if bias is not None:
-        bias, _ = operands(bias, weight)
+        _, bias = operands(weight, bias)
         if bias.shape != (o,):
-            raise ValueError(f"conv2d needs bias of shape ({o},), one number per filter, got {bias.shape}")
+            raise ValueError(f"conv2d needs a bias of shape ({o},), one number per filter, got {bias.shape}")
         y += bias.data[:, None]
-        inputs.append((bias, direct(lambda g, out, add: kernels.sum(g, (0, 2, 3), False, out, add))))
+        inputs.append((bias, direct(to_bias)))
     return record(y.reshape(o, n, high, wide).swapaxes(0, 1), *inputs)
+
+
+def _conv2d_sizes(x: tuple[int, ...], weight: tuple[int, ...], padding: int) -> tuple[int, ...]:
+    """Return n, c, h, w, o, kh, kw of two shapes that fit together (ValueError if they do not)."""
+    if len(x) != 4 or len(weight) != 4 or x[1] != weight[1]:
+        raise ValueError(f"conv2d needs x (n, c, h, w) and weight (o, c, kh, kw) with one c, got {x} and {weight}")
+    (n, c, h, w), (o, _, kh, kw) = x, weight
+    if h + 2 * padding < kh or w + 2 * padding < kw:
+        raise ValueError(f"conv2d: filters of {kh}x{kw} do not fit into images of {h}x{w} padded by {padding}")
+    return n, c, h, w, o, kh, kw

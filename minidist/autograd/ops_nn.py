@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minidist import _kernels as kernels
-from minidist.autograd.ops_elementwise import multiply, operand, operands
+from minidist.autograd.ops_elementwise import multiply, operands
 from minidist.autograd.ops_linear import rows
 from minidist.autograd.ops_reduce import max
 from minidist.autograd.ops_shape import reshape
@@ -26,23 +26,26 @@ def cross_entropy(logits: Any, labels: Any, count: float) -> Tensor:
     count: the number of examples in the *global* batch, whoever holds them. Sums of such losses over ranks,
         microbatches and accumulation steps are the mean loss over the global batch, however unevenly it was cut.
     """
-    logits = operand(logits)
+    (logits,) = operands(logits)
     if not count > 0:
         raise ValueError(
             f"cross_entropy divides by the number of examples in the global batch, got count={count}"
         )
-    labels = np.asarray(labels.data if isinstance(labels, Tensor) else labels)
-    if labels.shape != logits.shape[:-1]:
-        raise ValueError(f"cross_entropy needs labels of shape {logits.shape[:-1]}, got {labels.shape}")
-    labels = labels.ravel().copy()  # (n,), ours: the caller may fill its array with the next batch
+    labels = np.array(labels.data if isinstance(labels, Tensor) else labels)  # ours: the caller may refill his
     shape, logits_saved = logits.shape, keep(logits)
+    if labels.shape != shape[:-1]:
+        raise ValueError(f"cross_entropy needs one label for each example: {shape[:-1]} of them, got {labels.shape}")
+    labels = labels.reshape(-1)  # (n,)
     losses, log_sums = kernels.cross_entropy(rows(logits.data), labels)  # (n,), (n,)
+    loss = kernels.sum(losses)
+    loss /= count  # in place, so that its dtype stays
 
     def gradient(g: Array) -> Array:
-        each = np.full(losses.shape, g / count, g.dtype)  # (n,)
+        each = np.empty_like(losses)  # (n,)
+        each.fill(g / count)
         return kernels.cross_entropy_backward(rows(logits_saved()), labels, log_sums, each).reshape(shape)
 
-    return record(np.asarray(kernels.sum(losses) / count, losses.dtype), (logits, gradient))
+    return record(loss, (logits, gradient))
 
 
 def layer_norm(x: Any, gain: Any, bias: Any, eps: float = 1e-5) -> Tensor:
@@ -50,8 +53,7 @@ def layer_norm(x: Any, gain: Any, bias: Any, eps: float = 1e-5) -> Tensor:
 
     x (..., d), gain (d,), bias (d,) -> (..., d).
     """
-    x, gain = operands(x, gain)
-    bias, _ = operands(bias, gain)
+    x, gain, bias = operands(x, gain, bias)
     shape, x_saved, gain_saved = x.shape, keep(x), keep(gain)
     y, mean, rstd = kernels.layer_norm(rows(x.data), gain.data, bias.data, eps)  # (n, d), (n,), (n,)
 
@@ -59,8 +61,8 @@ def layer_norm(x: Any, gain: Any, bias: Any, eps: float = 1e-5) -> Tensor:
         dx, dgain, dbias = kernels.layer_norm_backward(rows(g), rows(x_saved()), gain_saved(), mean, rstd)
         return dx.reshape(shape), dgain, dbias
 
-    together = joint(gradient)
-    return record(y.reshape(shape), (x, together), (gain, together), (bias, together))
+    to_x, to_gain, to_bias = joint(gradient, 3)
+    return record(y.reshape(shape), (x, to_x), (gain, to_gain), (bias, to_bias))
 
 
 def dropout(x: Any, rate: float, seed: int, purpose: str, step: int, start: int = 0) -> Tensor:
@@ -71,14 +73,14 @@ def dropout(x: Any, rate: float, seed: int, purpose: str, step: int, start: int 
     """
     if not 0 <= rate < 1:
         raise ValueError(f"dropout needs a rate from 0 to below 1, got {rate}")
-    x = operand(x)
+    (x,) = operands(x)
     kept = uniform(seed, purpose, step, start, start + x.size) >= rate
     return multiply(x, kept.reshape(x.shape) / (1 - rate))
 
 
 def embedding(weight: Any, indices: Any) -> Tensor:
     """Look up rows: weight (rows, d), indices (...) integers -> (..., d). A row used twice gets both gradients."""
-    weight = operand(weight)
+    (weight,) = operands(weight)
     indices = np.array(indices.data if isinstance(indices, Tensor) else indices)
     if weight.ndim != 2 or indices.dtype.kind not in "iu":
         raise TypeError(
@@ -110,7 +112,7 @@ def embedding(weight: Any, indices: Any) -> Tensor:
 
 def max_pool2d(x: Any, size: int) -> Tensor:
     """Take the largest value of each size x size square: (n, c, h, w) -> (n, c, h / size, w / size)."""
-    x = operand(x)
+    (x,) = operands(x)
     n, c, h, w = x.shape
     if h % size or w % size:
         raise ValueError(
@@ -124,8 +126,7 @@ def causal_attention(q: Any, k: Any, v: Any) -> Tensor:
 
     q, k, v (batch, heads, time, dim) -> (batch, heads, time, dim).
     """
-    q, k = operands(q, k)
-    v, _ = operands(v, q)
+    q, k, v = operands(q, k, v)
     if not (q.ndim == 4 and q.shape == k.shape == v.shape):
         raise ValueError(
             "causal_attention needs q, k, v of one shape (batch, heads, time, dim), "
@@ -136,7 +137,7 @@ def causal_attention(q: Any, k: Any, v: Any) -> Tensor:
     q_saved, k_saved, v_saved = keep(q), keep(k), keep(v)
     scores = kernels.matmul(q.data, k.data.swapaxes(-1, -2))  # (batch, heads, time, time)
     scores *= scale
-    scores[..., np.triu(np.ones((time, time), bool), 1)] = -np.inf  # nobody looks ahead
+    scores += np.triu(np.full((time, time), -np.inf, scores.dtype), 1)  # nobody looks ahead
     p = kernels.softmax(scores)
 
     def gradient(g: Array) -> tuple[Array, Array, Array]:
@@ -149,5 +150,5 @@ def causal_attention(q: Any, k: Any, v: Any) -> Tensor:
             kernels.matmul(p.swapaxes(-1, -2), g),
         )
 
-    together = joint(gradient)
-    return record(kernels.matmul(p, v.data), (q, together), (k, together), (v, together))
+    to_q, to_k, to_v = joint(gradient, 3)
+    return record(kernels.matmul(p, v.data), (q, to_q), (k, to_k), (v, to_v))

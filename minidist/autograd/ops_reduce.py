@@ -1,44 +1,47 @@
-"""Operations that reduce many elements to one, and those built on them.
+"""Operations that make one element of many, and those built on them.
 
-A reduction's gradient is spread over the elements that it came from: to each alike for a sum, to the largest for a
-max. `axis` is None (all), a number or several; the gradient first gets the reduced dims back, with length 1, so that
-it broadcasts. Read next: `ops_linear.py`.
+A gradient is spread over the elements it came from: to all alike for a sum, to the largest for a max. `axis` is None
+(all), a number or a tuple. The gradient gets its reduced dims back first, with length 1, so that it broadcasts.
+Read next: `ops_linear.py`.
 """
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from minidist import _kernels as kernels
-from minidist.autograd.ops_elementwise import multiply, negative, operand
+from minidist.autograd.ops_elementwise import negative, operands
 from minidist.autograd.tape import keep, record
 from minidist.autograd.tensor import Array, Axes, Tensor
 
 
 def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Add up the elements along the axes; the sum of nothing is 0."""
-    x = operand(x)
+    (x,) = operands(x)
     shape, kept = x.shape, _kept_shape(x.shape, axis)
-    return record(kernels.sum(x.data, axis, keepdims), (x, lambda g: np.broadcast_to(g.reshape(kept), shape)))
+    y = kernels.sum(x.data, axis, keepdims)
+    return record(y, (x, lambda g: np.broadcast_to(g.reshape(kept), shape)))
 
 
 def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Average the elements along the axes."""
-    total = sum(x, axis, keepdims)
-    count = operand(x).size // (total.size or 1)
+    """Average the elements along the axes; ValueError if there are none."""
+    (x,) = operands(x)
+    shape, kept = x.shape, _kept_shape(x.shape, axis)
+    count = prod(n for n, left in zip(shape, kept, strict=True) if n != left)  # elements for each mean
     if count == 0:
-        raise ValueError(f"mean of no elements: shape {operand(x).shape} along axis {axis}")
-    return multiply(total, 1 / count)
+        raise ValueError(f"a mean needs at least one element, got shape {shape} and axis {axis}")
+    return record(kernels.sum(x.data, axis, keepdims) / count, (x, lambda g: np.broadcast_to((g / count).reshape(kept), shape)))
 
 
 def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Take the largest element along the axes; equal ones share the gradient evenly."""
-    x = operand(x)
+    (x,) = operands(x)
     kept, x_saved = _kept_shape(x.shape, axis), keep(x)
     y = kernels.max(x.data, axis, keepdims)
 
     def gradient(g: Array) -> Array:
-        largest = (x_saved() == y.reshape(kept)).astype(y.dtype)
+        largest = np.asarray(x_saved() == y.reshape(kept), g.dtype)
         return largest * (g.reshape(kept) / kernels.sum(largest, axis, keepdims=True))
 
     return record(y, (x, gradient))
@@ -51,20 +54,19 @@ def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 def norm(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Compute the Euclidean length sqrt(sum(x * x)) along the axes; its gradient at 0 is 0."""
-    x = operand(x)
-    kept = _kept_shape(x.shape, axis)
-    largest = np.max(
-        np.abs(x.data), axis, keepdims=True, initial=0
-    )  # divided by it, no square over- or underflows
-    scaled = np.divide(x.data, largest, out=np.zeros_like(x.data), where=largest != 0)
-    y = (largest * np.sqrt(kernels.sum(scaled * scaled, axis, keepdims=True))).reshape(kept)
-    direction = np.divide(x.data, y, out=np.zeros_like(x.data), where=y != 0)
+    (x,) = operands(x)
+    data = x.data
+    kept = _kept_shape(data.shape, axis)
+    largest = np.max(np.abs(data), axis, keepdims=True, initial=0)  # without it, squares overflow or vanish
+    small = np.divide(data, largest, out=np.zeros_like(data), where=largest != 0)
+    y = largest * np.sqrt(kernels.sum(np.square(small, out=small), axis, keepdims=True))
+    direction = np.divide(data, y, out=np.zeros_like(data), where=y != 0)
     return record(y if keepdims else y.squeeze(axis), (x, lambda g: g.reshape(kept) * direction))
 
 
 def log_sum_exp(x: Any, axis: int = -1, keepdims: bool = False) -> Tensor:
     """Compute log(sum(exp(x))) along one axis, without overflow; the gradient is softmax(x)."""
-    x = operand(x)
+    (x,) = operands(x)
     kept, x_saved = _kept_shape(x.shape, axis), keep(x)
     y = kernels.log_sum_exp(x.data, axis, keepdims)
     return record(y, (x, lambda g: g.reshape(kept) * np.exp(x_saved() - y.reshape(kept))))
@@ -72,18 +74,20 @@ def log_sum_exp(x: Any, axis: int = -1, keepdims: bool = False) -> Tensor:
 
 def softmax(x: Any, axis: int = -1) -> Tensor:
     """Compute exp(x) / sum(exp(x)) along one axis."""
-    x = operand(x)
+    (x,) = operands(x)
     y = kernels.softmax(x.data.swapaxes(axis, -1))  # the kernel works along the last dim
-    return record(
-        y.swapaxes(axis, -1),
-        (x, lambda g: kernels.softmax_backward(g.swapaxes(axis, -1), y).swapaxes(axis, -1)),
-    )
+
+    def gradient(g: Array) -> Array:
+        return kernels.softmax_backward(g.swapaxes(axis, -1), y).swapaxes(axis, -1)
+
+    return record(y.swapaxes(axis, -1), (x, gradient))
 
 
 def log_softmax(x: Any, axis: int = -1) -> Tensor:
-    """Compute x - log_sum_exp(x) along one axis: the logarithms of the probabilities."""
-    x = operand(x)
-    y = x.data - kernels.log_sum_exp(x.data, axis, keepdims=True)
+    """Compute x - log(sum(exp(x))) along one axis: the logarithms of the probabilities."""
+    (x,) = operands(x)
+    y = x.data - x.data.max(axis, keepdims=True, initial=-np.inf)
+    y -= kernels.log_sum_exp(y, axis, keepdims=True)  # of the shifted x, or beside 1e8 it would be rounded away
     return record(y, (x, lambda g: g - np.exp(y) * kernels.sum(g, axis, keepdims=True)))
 
 

@@ -24,13 +24,12 @@ from typing import Any
 import numpy as np
 
 from minidist.autograd import source
-from minidist.autograd.tensor import Array, Parameter, Tensor
+from minidist.autograd.parameter import Parameter
+from minidist.autograd.tensor import Array, Tensor
 
 Gradient = Callable[[Any], Any]  # the gradient of the output -> the gradient of one input
 
-_numbers = (
-    count()
-)  # creation order of nodes; shared by all threads, which does no harm: it only has to increase
+_numbers = count()  # the order of creation; shared by all threads, which does no harm: it only has to increase
 _recording = ContextVar("recording", default=True)  # each thread has its own
 
 
@@ -58,33 +57,39 @@ class direct:
         self.function = function
 
 
-class joint:
-    """Mark a gradient function f(g) that returns the gradients of *all* inputs of the operation, as a tuple.
+def joint(function: Callable[[Any], tuple[Any, ...]], count: int) -> list["Part"]:
+    """Make `count` gradient functions of one f(g) that returns `count` gradients at once, as a tuple.
 
-    For fused kernels. The same `joint` object is given for each input, and is called once for all of them.
+    For fused kernels. Give one to each input of an operation; backward calls f once for all of them.
     """
+    return [Part(function, i) for i in range(count)]
 
-    __slots__ = ("function",)
 
-    def __init__(self, function: Callable[[Any], tuple[Any, ...]]) -> None:
+class Part:
+    """One of the gradient functions that `joint` made: the i-th result of the common function."""
+
+    __slots__ = ("function", "i")
+
+    def __init__(self, function: Callable[[Any], tuple[Any, ...]], i: int) -> None:
         self.function = function
+        self.i = i
 
 
 class Node:
     """One operation that was carried out.
 
-    inner: (node of the input, gradient function, position of the input) for inputs that were computed.
-    leaves: the same for inputs that were not: (leaf, gradient function, position).
-    parameters: all parameters among the inputs; the gradient functions may read their weights.
+    inner: (node, gradient function) for the inputs that were computed by another node.
+    leaves: (tensor, gradient function) for the inputs that were not: parameters, or inputs of the whole program.
+    watched: parameters among the inputs whose watch wants to know when their weights have been read.
     """
 
-    __slots__ = ("inner", "leaves", "number", "parameters")
+    __slots__ = ("inner", "leaves", "number", "watched")
 
-    def __init__(self, inner: list[Any], leaves: list[Any], parameters: list[Parameter]) -> None:
+    def __init__(self, inner: list[Any], leaves: list[Any], watched: list[Parameter]) -> None:
         self.number = next(_numbers)
         self.inner = inner
         self.leaves = leaves
-        self.parameters = parameters
+        self.watched = watched
 
 
 def keep(tensor: Tensor) -> Callable[[], Array]:
@@ -124,19 +129,17 @@ def record(data: Any, *inputs: tuple[Tensor, Any]) -> Tensor:
 
     inner: list[Any] = []
     leaves: list[Any] = []
-    parameters: list[Parameter] = []
-    for position, (tensor, gradient) in enumerate(inputs):
+    watched: list[Parameter] = []
+    for tensor, gradient in inputs:
         if tensor.node is not None:
-            inner.append((tensor.node, gradient, position))
-        else:
-            if isinstance(tensor, Parameter):
-                parameters.append(tensor)
-                if tensor.watch is not None:
-                    tensor.watch.weights_done(tensor)
-            if tensor.requires_grad:
-                leaves.append((tensor, gradient, position))
+            inner.append((tensor.node, gradient))
+        elif tensor.requires_grad:
+            leaves.append((tensor, gradient))
+        if isinstance(tensor, Parameter) and tensor.watch is not None:
+            watched.append(tensor)
+            tensor.watch.weights_done(tensor)
     if (inner or leaves) and _recording.get():
-        out.node = Node(inner, leaves, parameters)
+        out.node = Node(inner, leaves, watched)
         out.requires_grad = True
     return out
 
@@ -144,11 +147,22 @@ def record(data: Any, *inputs: tuple[Tensor, Any]) -> Tensor:
 class WeightPart:
     """A contribution to a parameter's gradient that backward has left for later; `run()` computes and adds it."""
 
-    __slots__ = ("parameter", "run")
+    __slots__ = ("_g", "_gradient", "_node", "_used", "parameter")
 
-    def __init__(self, parameter: Parameter, run: Callable[[], None]) -> None:
+    def __init__(
+        self, parameter: Parameter, gradient: Any, g: Array, node: Node, used: Callable[[Tensor], None]
+    ) -> None:
         self.parameter = parameter
-        self.run = run
+        self._gradient = gradient
+        self._g = g
+        self._node = node
+        self._used = used
+
+    def run(self) -> None:
+        _contribute(self.parameter, self._gradient, self._g)
+        for parameter in self._node.watched:
+            parameter.watch.weights_done(parameter)
+        self._used(self.parameter)
 
 
 def backward(
@@ -176,49 +190,48 @@ def backward(
             ready(root)
         return []
     nodes = _newest_first(root.node)
-    uses: dict[Parameter, int] = {}  # nodes that still read the weights or contribute to the gradient
+    uses: dict[Tensor, int] = {}  # how often each leaf is still an input of the nodes that are left
     for node in nodes:
-        for parameter in node.parameters:
-            uses[parameter] = uses.get(parameter, 0) + 1
+        for leaf, _ in node.leaves:
+            uses[leaf] = uses.get(leaf, 0) + 1
 
-    def used(parameter: Parameter) -> None:
-        if parameter.watch is not None:
-            parameter.watch.weights_done(parameter)
-        uses[parameter] -= 1
-        if not uses[parameter] and ready is not None and parameter.requires_grad:
-            ready(parameter)
+    def used(leaf: Tensor) -> None:
+        uses[leaf] -= 1
+        if ready is not None and not uses[leaf] and isinstance(leaf, Parameter):
+            ready(leaf)
 
     deferred = set(defer)
     parts: list[WeightPart] = []
     gradients: dict[Node, Array] = {root.node: seed}
     for node in nodes:
-        g = np.asarray(gradients.pop(node))  # NumPy returns scalars in place of 0-d arrays
-        results = None  # of a joint gradient function
-        for source_node, gradient, position in node.inner:  # inputs first: somebody may be waiting for these
-            if type(gradient) is joint:
+        g = gradients.pop(node)
+        results: Any = None  # of joint gradient functions
+        for source_node, gradient in node.inner:  # inputs first: somebody may be waiting for these
+            if type(gradient) is Part:
                 results = results or gradient.function(g)
-                part = results[position]
+                part = results[gradient.i]
             elif type(gradient) is direct:
                 part = gradient.function(g, None, False)
             else:
                 part = gradient(g)
-            held = gradients.get(source_node)
-            gradients[source_node] = (
-                part if held is None else held + part
-            )  # never +=: others may hold the array
-        later = []
-        for leaf, gradient, position in node.leaves:
-            if type(gradient) is joint:
+            if source_node in gradients:
+                part = gradients[source_node] + part  # not +=: others may hold the array
+            if type(part) is not np.ndarray:
+                part = np.asarray(part)  # NumPy returns scalars in place of 0-d arrays
+            gradients[source_node] = part
+        for leaf, gradient in node.leaves:
+            if type(gradient) is Part:
                 results = results or gradient.function(g)
-                gradient = _already(results[position])
+                gradient = _already(results[gradient.i])
             if leaf in deferred:
-                later.append(leaf)
-                parts.append(_weight_part(leaf, gradient, g, used))
+                parts.append(WeightPart(leaf, gradient, g, node, used))
             else:
                 _contribute(leaf, gradient, g)
-        for parameter in node.parameters:
-            if parameter not in later:
-                used(parameter)
+        for parameter in node.watched:
+            parameter.watch.weights_done(parameter)
+        for leaf, _ in node.leaves:
+            if leaf not in deferred:
+                used(leaf)
         if tick is not None:
             tick()
     return parts
@@ -252,7 +265,7 @@ def _newest_first(root: Node) -> list[Node]:
     found = {root}
     waiting = [root]
     while waiting:
-        for node, _, _ in waiting.pop().inner:
+        for node, _ in waiting.pop().inner:
             if node not in found:
                 found.add(node)
                 waiting.append(node)
@@ -260,24 +273,11 @@ def _newest_first(root: Node) -> list[Node]:
 
 
 def _contribute(leaf: Tensor, gradient: Any, g: Array) -> None:
-    if type(gradient) is not direct:
-        leaf.accumulate(np.asarray(gradient(g)))
-    elif isinstance(leaf, Parameter) and leaf.gradient is not None:
-        gradient.function(g, leaf.gradient, leaf.grad_written)
-        leaf.grad_written = True
+    if type(gradient) is direct:
+        leaf.accumulate_direct(gradient.function, g)
     else:
-        leaf.accumulate(np.asarray(gradient.function(g, None, False)))
+        leaf.accumulate(gradient(g))
 
 
 def _already(part: Array) -> Gradient:
     return lambda g: part
-
-
-def _weight_part(
-    parameter: Parameter, gradient: Any, g: Array, used: Callable[[Parameter], None]
-) -> WeightPart:
-    def run() -> None:
-        _contribute(parameter, gradient, g)
-        used(parameter)
-
-    return WeightPart(parameter, run)

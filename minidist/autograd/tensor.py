@@ -11,11 +11,12 @@ Read next: `tape.py`, which has `record` (forward) and `backward`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minidist.autograd import source
+if TYPE_CHECKING:
+    from minidist.autograd.parameter import Parameter
 
 Array = np.ndarray[Any, Any]
 Axes = int | tuple[int, ...] | None
@@ -113,6 +114,10 @@ class Tensor:
         """Return the value of a tensor with one element, as a Python number."""
         return self.data.item()
 
+    def __reduce__(self) -> Any:
+        """Travel (pickle, copy) as a value: the tape stays behind."""
+        return Tensor, (np.array(self.data), self.requires_grad and self.node is None)
+
     def detach(self) -> "Tensor":
         """Return the same values as a constant, through which no gradient flows."""
         return Tensor(self.data)
@@ -132,7 +137,13 @@ class Tensor:
 
     def accumulate(self, part: Array) -> None:
         """Add one contribution to `.grad`; the first one is copied, because others may hold the same array."""
-        self.grad = part.copy() if self.grad is None else self.grad + part
+        if part.shape != self.shape:
+            raise ValueError(f"the gradient of a tensor of shape {self.shape} must have its shape, got {part.shape}")
+        self.grad = np.array(part) if self.grad is None else np.asarray(self.grad + part)
+
+    def accumulate_direct(self, function: Callable[[Array, Array | None, bool], Array], g: Array) -> None:
+        """Add function(g, out, accumulate), which a Parameter lets write straight into its gradient."""
+        self.accumulate(function(g, None, False))
 
     # ---- operators: each is an operation of ops_*.py
 
@@ -168,6 +179,9 @@ class Tensor:
 
     def __pow__(self, exponent: Any) -> "Tensor":
         return ops.power(self, exponent)
+
+    def __rpow__(self, base: Any) -> "Tensor":
+        return ops.power(base, self)
 
     def __neg__(self) -> "Tensor":
         return ops.negative(self)
@@ -243,149 +257,6 @@ class Tensor:
 
 def _values(other: Any) -> Any:
     return other.data if isinstance(other, Tensor) else other
-
-
-class Watch(Protocol):
-    """What `Parameter.watch` is told; a sync that fetches weights only while they are used is one."""
-
-    def weights_needed(self, parameter: "Parameter") -> None:
-        """Hear that the weights are about to be read; when this returns they must be there."""
-
-    def weights_done(self, parameter: "Parameter") -> None:
-        """Hear that an operation, or its gradient, has ended that may have read them."""
-
-
-class Parameter(Tensor):
-    """Hold weights: a leaf that an optimizer updates in place between steps.
-
-    name: for messages and checkpoints.
-    version: how often the weights were updated. The tape keeps (parameter, version) and never the array; a backward
-        that would read another version than its forward did is refused, and the message quotes both lines.
-    updated_at: the line of the user's program that updated them last.
-    watch: is told when the weights are about to be read and when that is over; None, or a `Watch`.
-    grad_written: whether this step has contributed to the gradient yet. The first contribution is *written*, later
-        ones are added, so nobody has to fill gradients with zeros between steps.
-    """
-
-    __slots__ = ("_updated_at", "array", "bound", "grad_written", "gradient", "name", "version", "watch")
-
-    def __init__(self, data: Any, requires_grad: bool = True, name: str = "") -> None:
-        array = as_array(data)
-        if requires_grad and array.dtype.kind != "f":
-            raise TypeError(
-                f"a Parameter that requires a gradient needs float32 or float64, got dtype {array.dtype}; "
-                "convert with .astype(np.float32), or say requires_grad=False"
-            )
-        self.array = array  # the weights; reading `.data` instead tells the watch
-        self.node = None
-        self.requires_grad = requires_grad
-        self.gradient: Array | None = None
-        self.grad_written = False
-        self.bound = False  # whether `gradient` is memory that somebody else gave us
-        self.name = name
-        self.version = 0
-        self._updated_at: source.Line | None = None
-        self.watch: Watch | None = None
-
-    # ---- weights
-
-    @property  # type: ignore[override]
-    def data(self) -> Array:
-        if self.watch is not None:
-            self.watch.weights_needed(self)
-        return self.array
-
-    @data.setter
-    def data(self, values: Any) -> None:
-        if values is not self.array:  # it is the same array after `p.data -= ...`
-            self.array[...] = values
-        self.updated()
-
-    def updated(self) -> None:
-        """Note that the weights have changed: count the version and remember which line did it."""
-        self.version += 1
-        self._updated_at = source.user_line()
-
-    @property
-    def updated_at(self) -> str:
-        return source.describe(self._updated_at) if self._updated_at is not None else "never"
-
-    def bind(self, data: Array, grad: Array | None = None) -> None:
-        """Move the weights, and the gradient if one is given, into this memory: views into a flat vector, say."""
-        for what, memory in (("weights", data), ("gradient", grad)):
-            if memory is not None and memory.shape != self.array.shape:
-                raise ValueError(
-                    f"{what} of {self.label} need memory of shape {self.array.shape}, got {memory.shape}"
-                )
-        self.array = data
-        self.gradient = grad
-        self.bound = grad is not None
-        self.grad_written = False
-
-    @property
-    def label(self) -> str:
-        """The name for messages."""
-        return f"parameter {self.name!r}" if self.name else f"a parameter of shape {self.shape}"
-
-    def detach(self) -> Tensor:
-        """Return a copy of the weights as a constant. (A view would change with the next update.)"""
-        return Tensor(self.data.copy())
-
-    # Shape and dtype can be asked without needing the weights.
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        return self.array.ndim
-
-    @property
-    def size(self) -> int:
-        return self.array.size
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.array.dtype
-
-    # ---- gradient
-
-    @property  # type: ignore[override]
-    def grad(self) -> Array | None:
-        """This step's gradient; where it is bound, always the same memory, zero until the first contribution."""
-        self.finish()
-        return self.gradient if self.grad_written else None
-
-    @grad.setter
-    def grad(self, values: Array | None) -> None:
-        self.zero_grad()
-        if values is not None:
-            self.accumulate(as_array(values).astype(self.dtype, copy=False))
-
-    def zero_grad(self) -> None:
-        """Begin a new step: the next contribution overwrites what stands in the gradient. Touches no memory."""
-        self.grad_written = False
-        if not self.bound:
-            self.gradient = None
-
-    def finish(self) -> None:
-        """Fill a bound gradient with zeros if nothing has contributed to it in this step."""
-        if self.bound and not self.grad_written:
-            self.gradient[...] = 0
-            self.grad_written = True
-
-    def accumulate(self, part: Array) -> None:
-        """Add one contribution to the gradient, or write it if it is the first one."""
-        if part.shape != self.array.shape:
-            raise ValueError(f"the gradient of {self.label} must have shape {self.shape}, got {part.shape}")
-        if self.gradient is None:
-            self.gradient = part.copy()
-        elif self.grad_written:
-            self.gradient += part
-        else:
-            self.gradient[...] = part
-        self.grad_written = True
 
 
 # Operations are made of Tensors and Tensors have operations: whichever module comes first must end with an import.
