@@ -41,7 +41,7 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Tensor:
     """Repeat along dims of length 1, and along new leading dims, until the shape is this one."""
     x = _tensor(x)
     old = x.shape
-    return record(np.broadcast_to(_value(x, x.data), shape), (x, lambda g: unbroadcast(g, old)))
+    return record(np.broadcast_to(_value(x, x.data[...]), shape), (x, lambda g: unbroadcast(g, old)))
 
 
 def concatenate(tensors: Sequence[Any], axis: int = 0) -> Tensor:
