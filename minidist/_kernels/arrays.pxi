@@ -1,7 +1,7 @@
 # What a kernel has to know of an array, and how to get it from a NumPy array.
 
 cdef enum:
-    MAX_DIMS = 8  # arrays with more dims go to the NumPy twins
+    MAX_DIMS = 64  # NumPy has no more
 
 cdef object ndarray = np.ndarray, empty = np.empty, FLOAT32 = np.dtype(np.float32), FLOAT64 = np.dtype(np.float64)
 cdef object INT64 = np.dtype(np.int64)
@@ -18,7 +18,7 @@ cdef struct Array:
 
 
 cdef int look(object x, Array *a) except -1:
-    """Describe x if it is an aligned ndarray of float32 or float64 with few dims; return 0 if it is not."""
+    """Describe x if it is an aligned ndarray of float32 or float64; return 0 if it is not."""
     if type(x) is not ndarray:
         return 0
     cdef Py_buffer view
@@ -27,9 +27,9 @@ cdef int look(object x, Array *a) except -1:
         PyObject_GetBuffer(x, &view, PyBUF_STRIDES | PyBUF_FORMAT)
     except (BufferError, ValueError):  # a dtype that has no format: datetime, say
         return 0
-    cdef int good = view.ndim <= MAX_DIMS and view.format[0] != 0 and view.format[1] == 0
+    cdef int good = view.format[0] != 0 and view.format[1] == 0
     good = good and (view.format[0] == c"f" or view.format[0] == c"d")
-    good = good and <uintptr_t>view.buf % view.itemsize == 0
+    good = good and (view.len == 0 or <uintptr_t>view.buf % view.itemsize == 0)
     if good:
         a.data = <char *>view.buf
         a.type = view.format[0] == c"d"
@@ -40,7 +40,7 @@ cdef int look(object x, Array *a) except -1:
         for i in range(view.ndim):
             a.shape[i] = view.shape[i]
             a.strides[i] = view.strides[i] // view.itemsize
-            good = good and view.strides[i] % view.itemsize == 0
+            good = good and (view.len == 0 or view.strides[i] % view.itemsize == 0)
     PyBuffer_Release(&view)  # x itself keeps the memory alive while the kernel runs
     return good
 
@@ -50,8 +50,7 @@ cdef object take(str operation, str name, object x, Array *a):
     if not look(x, a):
         (x,) = checks.floats(operation, **{name: x})
         if not look(x, a):
-            x = np.array(x, order="C")
-            look(x, a)
+            raise TypeError(f"{operation}: {name} is an array of a kind that was not foreseen: {x.flags}, {x.strides}")
     return x
 
 

@@ -18,7 +18,7 @@ def array(operation: str, name: str, x: Any) -> np.ndarray:
         raise TypeError(
             f"{operation}: {name} must be a NumPy array, got {type(x).__name__}; convert it with np.asarray"
         )
-    return np.require(x, requirements="A")
+    return np.require(np.asarray(x), requirements="A")
 
 
 def floats(operation: str, **arrays: Any) -> list[np.ndarray]:
@@ -163,7 +163,7 @@ def vectors(operation: str, written: tuple[str, ...], **arrays: Any) -> list[np.
         if x.ndim != 1:
             raise ValueError(f"{operation}: {name} must be a flat vector, got shape {x.shape}")
         shape(operation, name, x, (length,), f"the length of {first}")
-        if name in written and not (x is given and x.flags.writeable and x.flags.c_contiguous):
+        if name in written and not (given.flags.carray and x.flags.c_contiguous):
             raise ValueError(
                 f"{operation}: {name} is updated in place, so it must be writable and contiguous"
             )

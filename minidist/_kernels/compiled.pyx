@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uintptr_t
 
 import numpy as np
 
-from minidist._kernels import checks, reference
+from minidist._kernels import checks
 from minidist._kernels.table cimport dim, kernels, minidist_path_works, minidist_paths, path
 
 cdef const kernels *chosen = NULL  # [0] for float32, [1] for float64

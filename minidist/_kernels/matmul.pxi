@@ -63,8 +63,6 @@ def matmul(a, b, out=None, bint accumulate=False):
         shape = (left.shape[0], right.shape[1])
     else:
         shape = checks.product_shape(a, b)
-    if len(shape) > MAX_DIMS:
-        return reference.matmul(a, b, out, accumulate)
 
     if out is None:
         if accumulate:

@@ -23,11 +23,11 @@ def sgd(weights, gradients, momentum_buffer, double lr, double momentum, double 
         vectors["momentum_buffer"] = momentum_buffer
         written = ("weights", "momentum_buffer")
     if not good:
-        weights, gradients, *_ = checks.vectors("sgd", written, **vectors)
+        weights, gradients, *rest = checks.vectors("sgd", written, **vectors)
         look(weights, &w)
         look(gradients, &g)
-        if momentum_buffer is not None:
-            look(momentum_buffer, &b)
+        if rest:
+            look(rest[0], &b)
     if momentum_buffer is not None:
         buffer = b.data
     with nogil:
