@@ -78,7 +78,9 @@ class Group:
         offset = 0
         for place, parameter in parameters.items():
             shape, size = parameter.shape, parameter.size
-            layout.append(Entry(parameter.name, shape, tuple(slice(0, n) for n in shape), offset, size, place))
+            layout.append(
+                Entry(parameter.name, shape, tuple(slice(0, n) for n in shape), offset, size, place)
+            )
             weights = self.weights[offset : offset + size].reshape(shape)
             weights[...] = parameter.data
             gradients = None

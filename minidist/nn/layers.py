@@ -29,7 +29,9 @@ class Linear(Module):
 class Conv2d(Module):
     """Slide square filters over images: (n, channels_in, h, w) -> (n, channels_out, h', w')."""
 
-    def __init__(self, channels_in: int, channels_out: int, size: int, stride: int = 1, padding: int = 0) -> None:
+    def __init__(
+        self, channels_in: int, channels_out: int, size: int, stride: int = 1, padding: int = 0
+    ) -> None:
         fan_in = channels_in * size * size
         self.weight = Weight(channels_out, channels_in, size, size, std=math.sqrt(2 / fan_in))
         self.bias = Weight(channels_out)

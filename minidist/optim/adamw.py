@@ -30,7 +30,9 @@ class AdamW(Optimizer):
     ) -> None:
         require(beta1=betas[0], beta2=betas[1], eps=eps)
         if max(betas) >= 1:
-            raise ValueError(f"betas are {betas}; both must be below 1, or a running mean never forgets its start")
+            raise ValueError(
+                f"betas are {betas}; both must be below 1, or a running mean never forgets its start"
+            )
         self.betas = betas
         self.eps = eps
         super().__init__(groups, lr, weight_decay)

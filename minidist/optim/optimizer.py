@@ -43,7 +43,9 @@ class Optimizer:
 
     def update(self, index: int, region: slice, scale: float) -> None:
         """Apply the rule, in place, to one region of the vectors of group number `index`."""
-        raise TypeError(f"{type(self).__name__} does not say how to update: define update(index, region, scale)")
+        raise TypeError(
+            f"{type(self).__name__} does not say how to update: define update(index, region, scale)"
+        )
 
 
 def require(**values: float) -> None:

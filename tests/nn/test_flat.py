@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from minidist.autograd import Parameter
-from minidist.autograd import ops
+from minidist.autograd import Parameter, ops
 from minidist.models import CNN, GPT, MLP
 from minidist.nn import Linear, Module, cut_into_buckets, flatten
 

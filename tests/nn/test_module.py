@@ -30,6 +30,7 @@ def test_a_shared_parameter_is_listed_once_under_its_first_name() -> None:
 
 def test_weights_depend_on_seed_and_name_and_on_nothing_else() -> None:
     small = Pair(Linear(2, 3), Linear(3, 2)).initialize(seed=5)
+
     class Larger(Pair):
         def __init__(self) -> None:
             self.zero = Linear(7, 7)

@@ -1,0 +1,69 @@
+"""What every replica has in common: telling the sync, once a step and bucket, that gradients are final.
+
+    bucket 0: head.weight, head.bias          waits for 2 parameters     backward reaches them first
+    bucket 1: hidden.weight, hidden.bias      waits for 2 parameters
+
+The tape reports a parameter after its last contribution in a backward pass; a bucket is ready when all of its
+parameters have been reported in the step's *last* pass. What that pass did not use is ready when it ends.
+Read next: `whole.py`, the simplest replica.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from minidist.autograd import Parameter
+from minidist.data.loader import microbatches
+from minidist.sync.seam import Sync
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One replica's share of a global batch.
+
+    inputs, labels: this replica's examples, maybe none.
+    count: what the summed loss is divided by: the number of targets in the *global* batch (examples, or tokens).
+        Because every replica, microbatch and accumulation step divides by this same number, plain sums combine them.
+    """
+
+    inputs: np.ndarray
+    labels: np.ndarray
+    count: int
+
+    def cut(self, pieces: int) -> list["Batch"]:
+        """Cut into so many microbatches; those that would be empty are left out."""
+        rows = microbatches(np.arange(len(self.inputs)), pieces)
+        return [Batch(self.inputs[r], self.labels[r], self.count) for r in rows if len(r)]
+
+
+class Replica:
+    """Count, for one step at a time, which buckets still wait for gradients."""
+
+    def __init__(self, sync: Sync) -> None:
+        self.sync = sync
+        self._bucket_of = {id(p): bucket for bucket in sync.buckets for p in bucket.parameters}
+        self._missing: dict[int, int] = {}  # bucket index -> parameters that backward has not reported yet
+
+    def begin(self) -> None:
+        """Forget the gradients of the step before."""
+        for bucket in self.sync.buckets:
+            self._missing[bucket.index] = len(bucket.parameters)
+            for parameter in bucket.parameters:
+                parameter.zero_grad()
+
+    def ready(self, parameter: Parameter) -> None:
+        """Take the tape's word that a parameter has had its last contribution of the step."""
+        bucket = self._bucket_of[id(parameter)]
+        self._missing[bucket.index] -= 1
+        if not self._missing[bucket.index]:
+            del self._missing[bucket.index]
+            self.sync.gradient_ready(bucket)
+
+    def end(self) -> None:
+        """Declare the rest ready too: what no microbatch used gets zeros, and joins every collective."""
+        for bucket in self.sync.buckets:
+            if bucket.index in self._missing:
+                for parameter in bucket.parameters:
+                    parameter.finish()
+                self.sync.gradient_ready(bucket)
+        self._missing.clear()

@@ -1,0 +1,5 @@
+"""Question 2: how do replicas stay in agreement? One file per answer.
+
+seam.py             what a replica tells a sync while it computes: read this first
+data_parallel.py    sum the gradients of all replicas in every step
+"""

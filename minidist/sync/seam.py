@@ -1,0 +1,42 @@
+"""The seam between the two questions: what a replica tells a sync while it computes.
+
+A training step is two lines, whatever the mode:
+
+    loss = replica.forward_backward(batch)      # minidist/split/: one copy of the model makes gradients
+    sync.step()                                 # minidist/sync/: the copies combine them and update the weights
+
+Most of what makes distributed training fast happens *between* the two lines, while the replica still computes. So
+the replica says, about slices of the parameters, what it is doing:
+
+    weights_needed(parameter)    an operation is about to read these weights, in forward or in backward
+    weights_done(parameter)      it has read them
+    gradient_ready(bucket)       these gradients will not change any more in this step, and no operation that is
+                                 still to come reads the bucket's weights
+
+and a sync does with it what it likes: start an all-reduce (data parallel), fetch a shard and free it (ZeRO stage
+3), update and send at once (parameter server), or nothing. `gradient_ready` comes once a step for each bucket, after
+the last microbatch's contribution, whatever was shared, accumulated or left unused. The two about weights come from
+the tape, and only to those who put themselves into `parameter.watch`.
+
+Read next: `data_parallel.py`, the simplest sync that uses the seam.
+"""
+
+from collections.abc import Sequence
+
+from minidist.nn.flat import Bucket
+
+
+class Sync:
+    """Keep replicas in agreement. A mode is a subclass; what it does not need it leaves as it is here."""
+
+    buckets: Sequence[Bucket] = ()  # the slices that `gradient_ready` speaks of, in the order of launching
+
+    def gradient_ready(self, bucket: Bucket) -> None:
+        """Hear that a bucket's gradients are final for this step."""
+
+    def tick(self) -> None:
+        """Hear that one more node of the tape is done: the moment to move what is on its way."""
+
+    def step(self) -> float:
+        """Combine with the other replicas, update the weights, and return the norm of the gradient applied."""
+        raise TypeError(f"{type(self).__name__} does not say how replicas agree: define step()")

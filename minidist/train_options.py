@@ -1,0 +1,212 @@
+"""The options of `python -m minidist.train`: what can be said, what is refused, and in which words.
+
+A mistake raises `UserError` with one sentence, so that one rank can print it for all. `--help` shows what a
+beginner needs, `--help-all` everything, in groups. Read next: `train.py`.
+"""
+
+import argparse
+import difflib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from minidist import data
+from minidist.errors import UserError
+
+MODELS = ("mlp", "cnn", "gpt")
+
+# What each model is trained with unless the options say otherwise.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "mlp": {"data": "digits", "batch": 64, "epochs": 20, "optimizer": "sgd", "lr": 0.1, "weight_decay": 1e-3},
+    "cnn": {
+        "data": "digits",
+        "batch": 64,
+        "epochs": 10,
+        "optimizer": "sgd",
+        "lr": 0.05,
+        "weight_decay": 1e-3,
+    },
+    "gpt": {"data": "text", "batch": 16, "epochs": 1, "optimizer": "adamw", "lr": 1e-3, "weight_decay": 0.01},
+}
+
+EXAMPLE = """\
+example: four ranks, twice the usual batch
+  mpiexec -n 4 python -m minidist.train --batch 128 --lr 0.1
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown != message:
+            option = unknown.split()[0]
+            known = [name for action in self._actions for name in action.option_strings]
+            close = difflib.get_close_matches(option, known, n=1)
+            meant = f", did you mean {close[0]}?" if close else ""
+            message = f"there is no option {option}{meant}"
+        raise UserError(f"{message}; see python -m minidist.train --help")
+
+
+def _whole_number(what: str, least: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(
+                f"got {text!r}, but {what} must be a whole number, {least} or more"
+            )
+        return value
+
+    return convert
+
+
+def _number(what: str, above_zero: bool) -> Callable[[str], float]:
+    def convert(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or value < 0 or (above_zero and value == 0):
+            least = "above 0" if above_zero else "0 or more"
+            raise argparse.ArgumentTypeError(f"got {text!r}, but {what} must be a finite number, {least}")
+        return value
+
+    return convert
+
+
+def _parser(everything: bool) -> argparse.ArgumentParser:
+    """Build the parser; without `everything` the help leaves out what a beginner does not need."""
+    parser = _Parser(
+        prog="python -m minidist.train",
+        description="Train a neural network on one rank, or on all that mpiexec starts.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+        usage=None if everything else "[mpiexec -n RANKS] python -m minidist.train [options]",
+    )
+
+    def rest(text: str) -> str:
+        return text if everything else argparse.SUPPRESS
+
+    basics = parser.add_argument_group("what to train, and how long")
+    add = basics.add_argument
+    add("--mode", choices=["data"], default="data", help="how ranks share the work: data parallel (default)")
+    add("--model", choices=MODELS, default="mlp", help="mlp (default), cnn or gpt")
+    add("--data", choices=data.NAMES, help="digits (default), mnist, fashion-mnist; text (default for gpt)")
+    add("--epochs", type=_whole_number("the number of epochs", 1), metavar="N", help="passes over the data")
+    add(
+        "--batch",
+        type=_whole_number("the global batch", 1),
+        metavar="N",
+        help="examples in one step, over all ranks together",
+    )
+    add("--lr", type=_number("the learning rate", above_zero=True), metavar="X", help="learning rate")
+    add(
+        "--seed",
+        type=_whole_number("the seed", 0),
+        default=0,
+        metavar="N",
+        help="of weights and shuffling (0)",
+    )
+    add(
+        "--sample",
+        type=_whole_number("the length of the sample", 0),
+        default=0,
+        metavar="N",
+        help="print N characters that the gpt wrote, at the end",
+    )
+    help_options = parser.add_argument_group("help")
+    help_options.add_argument("-h", "--help", action="store_true", help="show this")
+    help_options.add_argument("--help-all", action="store_true", help="show every option")
+
+    add = (parser.add_argument_group("where the data are") if everything else parser).add_argument
+    add(
+        "--data-dir",
+        metavar="PATH",
+        help=rest("mnist, fashion-mnist: the directory of the four IDX files; text: a UTF-8 file"),
+    )
+    add = (parser.add_argument_group("the step") if everything else parser).add_argument
+    add(
+        "--steps",
+        type=_whole_number("the number of steps", 1),
+        metavar="N",
+        help=rest("stop after N steps, whatever --epochs says"),
+    )
+    add(
+        "--accumulate",
+        type=_whole_number("the number of pieces", 1),
+        default=1,
+        metavar="K",
+        help=rest("work through the same global batch in K pieces, to save memory (1)"),
+    )
+    add("--optimizer", choices=["sgd", "adamw"], help=rest("default: sgd; adamw for gpt"))
+    add(
+        "--momentum",
+        type=_number("the momentum", above_zero=False),
+        default=None,
+        metavar="X",
+        help=rest("of sgd (0.9)"),
+    )
+    add(
+        "--weight-decay",
+        type=_number("the weight decay", above_zero=False),
+        default=None,
+        metavar="X",
+        help=rest("default: 0.001; 0.01 for gpt"),
+    )
+    add(
+        "--clip-norm",
+        type=_number("the largest norm", above_zero=True),
+        metavar="X",
+        help=rest("scale the gradient down to this norm where it is longer"),
+    )
+    add("--dtype", choices=["float32", "float64"], default="float32", help=rest("of weights (float32)"))
+    add = (parser.add_argument_group("output") if everything else parser).add_argument
+    add("--json", metavar="PATH", help=rest("write histories, counters and the result to a file"))
+    add("--quiet", action="store_true", help=rest("print nothing but errors"))
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the options and fill in the model's defaults; `options.help` is the text to print instead, or None.
+
+    Raises UserError for an unknown option, a value out of range, or options that contradict each other.
+    """
+    options = _parser(everything=False).parse_args(arguments)
+    if options.help or options.help_all:
+        options.help = _parser(everything=options.help_all).format_help()
+        return options
+    options.help = None
+    for name, value in DEFAULTS[options.model].items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    _refuse_contradictions(options)
+    if options.momentum is None:
+        options.momentum = 0.9
+    return options
+
+
+def _refuse_contradictions(options: argparse.Namespace) -> None:
+    wants_text = options.model == "gpt"
+    if wants_text != (options.data == "text"):
+        fitting = "--data text" if wants_text else "--data digits, mnist or fashion-mnist"
+        raise UserError(
+            f"--model {options.model} cannot be trained on --data {options.data}; give it {fitting}"
+        )
+    if options.momentum is not None and options.optimizer != "sgd":
+        raise UserError(
+            "--momentum belongs to --optimizer sgd; adamw has running means of its own, so leave it out"
+        )
+    if options.momentum is not None and options.momentum >= 1:
+        raise UserError(
+            f"--momentum is {options.momentum:g}, but from 1 on the steps grow without end; 0.9 is usual"
+        )
+    if options.data_dir is not None and options.data == "digits":
+        raise UserError(
+            "--data digits is part of minidist and reads no --data-dir; leave it out, or take --data mnist"
+        )
+    if options.sample and options.model != "gpt":
+        raise UserError(f"--sample needs --model gpt; {options.model} does not write text")

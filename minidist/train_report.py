@@ -1,0 +1,157 @@
+"""What `python -m minidist.train` shows: progress while it runs, a table at the end, a JSON file if asked.
+
+Only rank 0 prints. Under plain mpiexec its standard output is a pipe, never a terminal, so progress is plain lines at
+a pace that can be read. Under `python -m minidist.launch` the launcher owns the terminal: rank 0 then hands it numbers,
+in the file that MINIDIST_PROGRESS names, and the launcher draws a bar.
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from minidist.errors import UserError
+from minidist.machine import core_count
+
+FASTER_ON_TWO = "mpiexec -n 2 python -m minidist.train --model gpt --batch 32 --steps 100"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where the training stands."""
+
+    epoch: int
+    step: int
+    steps: int
+    loss: float
+    examples_per_second: float
+    communication: float  # share of the time, 0 to 1
+
+
+class CommunicationClock:
+    """A listener that adds up the seconds which this rank spends inside communication calls."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._entered: list[float] = []
+
+    def before(self, event: Any) -> None:
+        self._entered.append(time.perf_counter())
+
+    def waiting(self, event: Any) -> None:
+        pass
+
+    def after(self, event: Any) -> None:
+        began = self._entered.pop()
+        if not self._entered:  # a call within a call is part of the outer one
+            self.seconds += time.perf_counter() - began
+
+
+class Progress:
+    """Show moments of the training, at most one a second; every tenth of a second to a launcher."""
+
+    def __init__(self, clock: CommunicationClock, steps: int, shown: bool) -> None:
+        self.clock = clock
+        self.steps = steps
+        self.shown = shown
+        self.file = os.environ.get("MINIDIST_PROGRESS")
+        self._header_due = True
+        self._begin_interval(time.perf_counter())
+
+    def _begin_interval(self, now: float) -> None:
+        self._since = now
+        self._examples = 0
+        self._waited = self.clock.seconds
+
+    def step(self, epoch: int, step: int, loss: float, examples: int) -> None:
+        """Take note of a step, and show it if the last one shown is long enough ago, or if it is the last."""
+        if not self.shown:
+            return
+        self._examples += examples
+        now = time.perf_counter()
+        seconds = now - self._since
+        if seconds < (0.1 if self.file else 1.0) and step < self.steps:
+            return
+        communication = (self.clock.seconds - self._waited) / seconds
+        moment = Moment(epoch, step, self.steps, loss, self._examples / seconds, min(1.0, communication))
+        if self.file:
+            with open(self.file, "a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(moment)) + "\n")
+        else:
+            if self._header_due:
+                say(f"{'epoch':>6}{'step':>8}{'loss':>10}{'examples/s':>13}{'in communication':>19}")
+                self._header_due = False
+            say(f"{epoch:>6}{step:>8}{loss:>10.4f}{moment.examples_per_second:>13,.0f}{communication:>18.0%}")
+        self._begin_interval(now)
+
+
+def say(text: str = "") -> None:
+    """Print a line now; if nobody reads any more (as in `... | head`), go on silently."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open until the process ends
+
+
+def closing_table(result: dict[str, Any], unit: str) -> str:
+    """Put the result of a run into a short table, with the reason why a small model gains nothing from ranks."""
+    size, cores = result["world_size"], core_count()
+    lines = [
+        "",
+        f"test accuracy   {result['accuracy']:.2%} of {result['test_targets']:,} {unit}",
+        f"time            {result['seconds']:.1f} s for {result['steps']} steps, "
+        f"{result['examples_per_second']:,.0f} examples/s, {result['communication']:.0%} of it in communication",
+        f"ranks           {size} on {cores} core{'s' if cores > 1 else ''}",
+    ]
+    purposes = sorted({purpose for sent in result["bytes_sent"] for purpose in sent})
+    if purposes:
+        lines += ["", "sent by         " + "".join(f"{purpose:>26}" for purpose in purposes)]
+        for rank, (messages, sent) in enumerate(
+            zip(result["messages_sent"], result["bytes_sent"], strict=True)
+        ):
+            cells = [f"{messages.get(p, 0):,} messages, {_size(sent.get(p, 0))}" for p in purposes]
+            lines.append(f"  rank {rank:<9}" + "".join(f"{cell:>26}" for cell in cells))
+    advice = _advice(result, size, cores)
+    return "\n".join([*lines, *(["", advice] if advice else [])])
+
+
+def _advice(result: dict[str, Any], size: int, cores: int) -> str:
+    step = result["seconds"] / result["steps"]
+    if size == 1:
+        return "One rank. More share the work:  mpiexec -n 4 python -m minidist.train"
+    if result["communication"] < 0.2 and size <= cores:
+        return ""
+    waiting = step * result["communication"]
+    words = (
+        f"Why this is not {size} times as fast as one rank: of {1e3 * step:.2f} ms a step, rank 0 spent "
+        f"{1e3 * waiting:.2f} ms sending and waiting.\n"
+        f"The model has {result['parameters']:,} parameters; the arithmetic of one step is over sooner than a few "
+        f"messages"
+    )
+    words += f", and {size} ranks take turns on {cores} cores.\n" if size > cores else ".\n"
+    return f"{words}A larger model does gain:  {FASTER_ON_TWO}"
+
+
+def _size(count: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000  # type: ignore[assignment]
+    return f"{count:.3g} GB"
+
+
+def check_writable(path: str) -> None:
+    """Refuse a path that nothing could be written to, now rather than after the training."""
+    directory = Path(path).absolute().parent
+    if Path(path).is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise UserError(f"--json {path}: no file can be written there; name one in a directory that exists")
+
+
+def write_json(path: str, result: dict[str, Any]) -> None:
+    """Write the result to a file, complete or not at all."""
+    temporary = Path(f"{path}.part")
+    temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,186 @@
+"""The main job, as its user starts it: what it computes, prints, writes and refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minidist.launch.mpiexec import find_mpiexec
+
+REFERENCE = [
+    "--dtype",
+    "float64",
+    "--optimizer",
+    "sgd",
+    "--momentum",
+    "0.9",
+    "--steps",
+    "20",
+    "--batch",
+    "50",
+]
+
+
+def start(ranks: int, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the command; 0 ranks: without mpiexec."""
+    mpiexec = [find_mpiexec(), "-n", str(ranks)] if ranks else []
+    command = [*mpiexec, sys.executable, "-m", "minidist.train", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def result_of(path: Path, ranks: int, *options: str) -> dict[str, Any]:
+    done = start(ranks, *options, "--quiet", "--json", str(path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == done.stderr == ""
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("model", "ranks", "more"), [("mlp", 4, "3"), ("mlp", 2, "1"), ("cnn", 3, "1"), ("gpt", 3, "3")]
+)
+def test_histories_equal_those_of_one_process(tmp_path: Path, model: str, ranks: int, more: str) -> None:
+    one = result_of(tmp_path / "one.json", 0, *REFERENCE, "--model", model)
+    many = result_of(tmp_path / "many.json", ranks, *REFERENCE, "--model", model, "--accumulate", more)
+    assert (one["world_size"], many["world_size"]) == (1, ranks)
+    for history in ("loss_history", "grad_norm_history"):
+        assert len(one[history]) == 20
+        np.testing.assert_allclose(many[history], one[history], rtol=1e-12, atol=0)
+    assert many["accuracy"] == one["accuracy"]
+
+
+def test_the_same_command_gives_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (result_of(tmp_path / f"{i}.json", 4, "--steps", "30") for i in range(2))
+    assert first["parameters_sha256"] == second["parameters_sha256"]
+    assert first["loss_history"] == second["loss_history"]
+
+
+def test_json_holds_what_it_promises(tmp_path: Path) -> None:
+    result = result_of(tmp_path / "run.json", 2, "--steps", "5")
+    assert result["mode"] == "data"
+    assert result["transport"] == "mpi"
+    assert result["steps"] == len(result["loss_history"]) == len(result["grad_norm_history"]) == 5
+    assert 0 < result["accuracy"] <= 1
+    assert result["examples_per_second"] > 0
+    assert result["seconds"] > 0
+    for counters in (result["bytes_sent"], result["messages_sent"]):
+        assert [sorted(rank) for rank in counters] == [["control", "gradient", "weights"]] * 2
+    # On two ranks every all-reduce algorithm that moves the least sends each gradient once, in each step.
+    assert {rank["gradient"] for rank in result["bytes_sent"]} == {5 * 4 * result["parameters"]}
+    assert len(result["parameters_sha256"]) == 64
+
+
+def test_one_rank_says_that_it_is_alone_and_how_to_start_more() -> None:
+    done = start(0, "--steps", "3")
+    assert done.returncode == 0, done.stderr
+    assert "one rank (started without mpiexec)" in done.stdout
+    assert "mpiexec -n 4 python -m minidist.train" in done.stdout
+
+
+def test_progress_under_mpiexec_is_plain_lines_from_one_rank() -> None:
+    done = start(2, "--epochs", "2")
+    assert done.returncode == 0, done.stderr
+    assert "\r" not in done.stdout + done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert done.stdout.count("examples/s   in communication") == 1
+    assert "test accuracy" in done.stdout
+    assert "rank 1" in done.stdout
+
+
+def test_the_gpt_writes_when_asked() -> None:
+    done = start(0, "--model", "gpt", "--steps", "2", "--sample", "40")
+    assert done.returncode == 0, done.stderr
+    written = done.stdout.split("the model writes:\n")[1]
+    assert len(written) == 41  # and the newline that ends it
+
+
+def test_a_reader_that_has_left_does_not_stop_the_training(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m minidist.train --steps 40 --json {tmp_path}/run.json | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert (tmp_path / "run.json").exists()
+
+
+WRONG = {
+    "an unknown option": (["--bacth", "3"], "there is no option --bacth, did you mean --batch?"),
+    "no examples": (
+        ["--batch", "0"],
+        "argument --batch: got '0', but the global batch must be a whole number, 1",
+    ),
+    "not a number": (
+        ["--lr", "nan"],
+        "argument --lr: got 'nan', but the learning rate must be a finite number",
+    ),
+    "a negative rate": (["--lr", "-1"], "got '-1', but the learning rate must be a finite number, above 0"),
+    "no steps": (["--steps", "0"], "the number of steps must be a whole number, 1 or more"),
+    "a model that is not there": (["--model", "resnet"], "invalid choice: 'resnet'"),
+    "a model that does not fit": (["--model", "gpt", "--data", "digits"], "give it --data text"),
+    "momentum of adamw": (["--optimizer", "adamw", "--momentum", "0.9"], "leave it out"),
+    "momentum of 1": (["--momentum", "1"], "0.9 is usual"),
+    "a missing directory": (["--data", "mnist", "--data-dir", "/does/not/exist"], "/does/not/exist"),
+    "nowhere to write": (["--json", "/does/not/exist/run.json"], "--json /does/not/exist/run.json"),
+    "text without a gpt": (["--sample", "5"], "--sample needs --model gpt"),
+    "divergence": (["--lr", "1e30", "--epochs", "1"], "the training diverged; try --lr 1e+29"),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "ranks"),
+    [*((what, 0) for what in WRONG), ("no examples", 3), ("a missing directory", 3), ("divergence", 3)],
+)
+def test_a_mistake_gets_one_sentence_and_exit_code_2(what: str, ranks: int) -> None:
+    options, words = WRONG[what]
+    done = start(ranks, *options)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert done.stderr.count(words) == 1, "printed once, not by each rank"
+    assert "Traceback" not in done.stderr
+
+
+def test_fewer_examples_than_ranks_work_and_are_noted() -> None:
+    done = start(4, "--batch", "3", "--steps", "4")
+    assert done.returncode == 0, done.stderr
+    assert "a batch of 3 leaves 1 of 4 ranks without work" in done.stdout
+
+
+def test_ranks_with_different_options_are_refused() -> None:
+    train = [sys.executable, "-m", "minidist.train", "--steps", "2"]
+    command = [find_mpiexec(), "-n", "1", *train, ":", "-n", "1", *train, "--batch", "32"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert "the options of rank 1 differ from those of rank 0" in done.stderr
+
+
+def test_help_shows_eight_options_and_help_all_the_rest() -> None:
+    short, long = start(0, "--help"), start(0, "--help-all")
+    assert short.returncode == long.returncode == 0
+    shown = {word for word in short.stdout.split() if word.startswith("--")} - {"--help", "--help-all"}
+    assert len(shown) == 8, shown
+    for option in [
+        "--data-dir",
+        "--accumulate",
+        "--optimizer",
+        "--momentum",
+        "--weight-decay",
+        "--clip-norm",
+        "--dtype",
+        "--json",
+        "--quiet",
+    ]:
+        assert option in long.stdout
+        assert option not in short.stdout
+
+
+def test_kernels_can_be_forced(tmp_path: Path) -> None:
+    os.environ["MINIDIST_KERNELS"] = "numpy"
+    try:
+        assert result_of(tmp_path / "run.json", 2, "--steps", "2")["kernels"] == "numpy"
+    finally:
+        del os.environ["MINIDIST_KERNELS"]
