@@ -10,7 +10,7 @@ Read `communicator.py` and `point_to_point.py` first (what can be asked), then `
 """
 
 from minidist.comm.communicator import Communicator
-from minidist.comm.core import ANY_SOURCE
+from minidist.comm.core import ANY_SOURCE, PURPOSES
 from minidist.comm.errors import CommError, DeadlockError, MessageMismatch, RankStopped
 from minidist.comm.mesh import Mesh
 from minidist.comm.progress import Request
@@ -18,6 +18,7 @@ from minidist.comm.world import world
 
 __all__ = [
     "ANY_SOURCE",
+    "PURPOSES",
     "CommError",
     "Communicator",
     "DeadlockError",

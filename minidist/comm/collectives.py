@@ -45,38 +45,51 @@ def broadcast(channel: Channel, x: np.ndarray | None, given: np.ndarray | None, 
     `given`: the array that this rank's user gave, if it was one: on the root it is x, elsewhere it is filled.
     """
     parent, children = tree_neighbours(channel, root)
+    header: Header | None = None
+
+    def place(told: Header, sender: int) -> np.ndarray:
+        nonlocal header
+        header = told
+        return given if given is not None and fits(header, given) else new_array(header, sender)
+
     if parent is not None:
-        x, _ = yield from channel.receive_message(
-            parent, lambda header, sender: place_into(header, given, sender)
-        )
+        x, _ = yield from channel.receive_message(parent, place)
     assert x is not None
     yield [request for child in children for request in channel.send_message(x, child)]
-    if parent is not None and given is not None and x is not given:
+    if given is None:
+        return x
+    if header is not None and x is not given:  # only now: the children are not to suffer for a refusal here
+        refuse_mismatch(header, given, root)
         given[...] = x
-    return x if given is None else given
-
-
-def place_into(header: Header, out: np.ndarray | None, source: int, tag: int | None = None) -> np.ndarray:
-    """Place a message into `out` if it is what `out` expects; else refuse it, with both sides' facts."""
-    if out is None:
-        return new_array(header, source)
-    if header.dtype != out.dtype.newbyteorder("=") or header.shape != out.shape:
-        tagged = "" if tag is None else f" (tag {tag})"
-        raise MessageMismatch(
-            f"rank {source} sent {describe(header.dtype, header.shape)}{tagged}, "
-            f"this rank expected {describe(out.dtype, out.shape)}: nothing was written"
-        )
-    return out if is_plain(out) else new_array(header, source)
+    return given
 
 
 def receive(channel: Channel, out: np.ndarray, source: int) -> Steps:
     """Fill `out` with a message from `source`; give the rank that it came from."""
-    received, came_from = yield from channel.receive_message(
-        source, lambda header, sender: place_into(header, out, sender, channel.tag)
-    )
-    if received is not out:  # its memory could not be filled by bytes: another order
+
+    def place(header: Header, sender: int) -> np.ndarray:
+        refuse_mismatch(header, out, sender, channel.tag)
+        return out if fits(header, out) else new_array(header, sender)
+
+    received, came_from = yield from channel.receive_message(source, place)
+    if received is not out:
         out[...] = received
     return came_from
+
+
+def fits(header: Header, out: np.ndarray) -> bool:
+    """Say whether the memory of `out` can take a message's bytes as they are."""
+    return header.dtype == out.dtype and header.shape == out.shape and is_plain(out)
+
+
+def refuse_mismatch(header: Header, out: np.ndarray, source: int, tag: int | None = None) -> None:
+    """Raise MessageMismatch, with both sides' facts, unless `out` has the message's dtype and shape."""
+    if header.dtype != out.dtype.newbyteorder("=") or header.shape != out.shape:
+        tagged = "" if tag is None else f" with tag {tag}"
+        raise MessageMismatch(
+            f"rank {source} sent {describe(header.dtype, header.shape)}{tagged}, this rank expected "
+            f"{describe(out.dtype, out.shape)}: nothing was written"
+        )
 
 
 def reduce(channel: Channel, x: np.ndarray, reduce_two: np.ufunc, root: int) -> Steps:

@@ -21,9 +21,9 @@ class RankStopped(CommError):
     """Say that this rank was stopped because another one failed."""
 
 
-def wrong_size(expected: int, got: int, source: int, tag: int) -> str:
+def wrong_size(expected: int, got: int | str, source: int) -> str:
     """Say that a message has another size than its receiver expected."""
     return (
-        f"expected {expected} bytes from rank {source} (tag {tag}), got {got}: "
+        f"expected {expected} bytes from rank {source}, got {got}: "
         "do all ranks give arrays of the same shape and dtype?"
     )

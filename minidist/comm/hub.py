@@ -87,7 +87,7 @@ class Hub:
     def _meet(self, send: Message, receive: Message) -> None:
         size, room = send.data.size, receive.data.size
         if size > room or (receive.exact and size < room):
-            receive.error = MessageMismatch(wrong_size(room, size, send.source, send.tag))
+            receive.error = MessageMismatch(wrong_size(room, size, send.source))
         else:
             receive.data[:size] = send.data
         receive.count, receive.source = size, send.source

@@ -35,8 +35,8 @@ _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 class _Message:
     """A send or a receive on its way."""
 
-    def __init__(self, mpi: Any, request: MPI.Request, data: np.ndarray, peer: int | None, tag: int) -> None:
-        self._mpi, self._request, self._tag = mpi, request, tag
+    def __init__(self, mpi: Any, request: MPI.Request, data: np.ndarray, peer: int | None) -> None:
+        self._mpi, self._request = mpi, request
         self._data = data  # MPI reads or writes it until the end
         self._status: MPI.Status | None = None  # of a receive
         self._exact = False
@@ -55,12 +55,12 @@ class _Message:
             if error.Get_error_class() != self._mpi.ERR_TRUNCATE:
                 raise
             self.done = True
-            source, got = self._status.Get_source(), self._status.Get_count(self._mpi.BYTE)
-            raise MessageMismatch(wrong_size(self._data.nbytes, got, source, self._tag)) from None
+            source = self._status.Get_source()  # MPI does not tell how long the message is
+            raise MessageMismatch(wrong_size(self._data.nbytes, "more", source)) from None
         self.done = True
         self.source, self.count = self._status.Get_source(), self._status.Get_count(self._mpi.BYTE)
         if self._exact and self.count != self._data.nbytes:
-            raise MessageMismatch(wrong_size(self._data.nbytes, self.count, self.source, self._tag))
+            raise MessageMismatch(wrong_size(self._data.nbytes, self.count, self.source))
         return True
 
 
@@ -82,14 +82,14 @@ class Endpoint:
     def isend(self, array: np.ndarray, dest: int, tag: int) -> _Message:
         """Start to send the bytes of a C-ordered array."""
         request = self.private.Isend([array, self.mpi.BYTE], dest, tag)
-        return _Message(self.mpi, request, array, self.members[dest], tag)
+        return _Message(self.mpi, request, array, self.members[dest])
 
     def irecv(self, buffer: np.ndarray, source: int, tag: int, exact: bool) -> _Message:
         """Start to fill a C-ordered array; `exact`: with exactly its number of bytes. Source -1: any."""
         mpi_source = self.mpi.ANY_SOURCE if source == -1 else source
         request = self.private.Irecv([buffer, self.mpi.BYTE], mpi_source, tag)
         peer = None if source == -1 else self.members[source]
-        received = _Message(self.mpi, request, buffer, peer, tag)
+        received = _Message(self.mpi, request, buffer, peer)
         received._status, received._exact = self.mpi.Status(), exact
         return received
 
@@ -99,7 +99,7 @@ class Endpoint:
         numbers = (
             array.view(np.uint8) if array.dtype.kind == "b" else array
         )  # MPI knows no largest of truth values
-        return _Message(self.mpi, self.private.Iallreduce(self.mpi.IN_PLACE, numbers, kind), array, None, 0)
+        return _Message(self.mpi, self.private.Iallreduce(self.mpi.IN_PLACE, numbers, kind), array, None)
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:
         """Let others have the core: yield at first, then nap, and look around before each nap."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from minidist.comm.errors import CommError
+from minidist.comm.errors import CommError, MessageMismatch
 from minidist.comm.events import Event
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Request:
 
     def step(self) -> bool:
         """Go on as far as possible without waiting; say whether anything moved."""
+        if self.done:
+            return True
         moved = False
         try:
             while True:
@@ -72,14 +74,20 @@ class Request:
         except StopIteration as end:
             self.result = end.value
         except Exception as error:  # kept for whoever waits for this operation, and raised there
-            self.error = error
-            self.steps.close()
-        self.pending = []
+            if isinstance(error, MessageMismatch):
+                error.args = (f"{self.describe()}: {error}",)
+            self.fail(error)
         self.done = True
         if self.event is not None and self.error is None:
             for listener in self.communicator.listeners:
                 listener.after(self.event)
         return True
+
+    def fail(self, error: BaseException) -> None:
+        """End without a result: whoever waits for this operation, now or later, gets the error."""
+        self.error, self.done = error, True
+        self.communicator.progress.abandoned += self.pending
+        self.steps.close()
 
     def describe(self) -> str:
         """Say what this operation is and whom it waits for."""
@@ -105,6 +113,7 @@ class Progress:
     def __init__(self, idle: Any) -> None:
         self.idle = idle  # the transport's way to wait: idle(progress, request, since)
         self.running: list[Request] = []
+        self.abandoned: list[TransportRequest] = []  # of failed operations: their memory may still be in use
         self.waiting_thread: int | None = None
 
     def start(self, request: Request) -> Request:
@@ -144,8 +153,8 @@ class Progress:
                 if request.done:
                     return
                 self.idle(self, request, since)
-        except BaseException as error:  # nothing will come: whoever waits for it again gets the same error
-            request.error, request.done = error, True
+        except BaseException as error:  # a deadlock, Ctrl-C: this operation will never be complete
+            request.fail(error)
             self.running.remove(request)
             raise
         finally:

@@ -1,0 +1,214 @@
+"""Operations in the background, and what listeners are told."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from minidist.comm import ANY_SOURCE, CommError, Communicator
+from minidist.comm.threads import run_ranks
+
+
+@pytest.mark.ranks(1, 2, 3, 4)
+def test_several_collectives_are_in_flight_at_once_and_may_be_waited_for_in_any_order(comm):
+    x = np.arange(1000.0)
+    for length in (10, 300_000):
+        values = np.full(length, comm.rank + 1.0)
+        total = comm.size * (comm.size + 1) / 2
+        requests = [
+            comm.iall_reduce(values),
+            comm.iall_gather(x[: comm.rank + 1]),
+            comm.ireduce_scatter(values),
+            comm.ibroadcast(values.copy(), root=comm.size - 1),
+            comm.iall_reduce(values, "max"),
+        ]
+        order = np.random.default_rng(comm.rank).permutation(5)  # another one on each rank
+        results = {number: requests[number].wait() for number in order}
+        assert np.all(results[0] == total)
+        assert len(results[1]) == total
+        assert np.all(results[2] == total)
+        assert np.all(results[3] == comm.size)
+        assert np.all(results[4] == comm.size)
+
+
+@pytest.mark.ranks(2, 3, 4)
+def test_every_wait_moves_everything(comm):
+    x = np.ones(300_000)
+    background = comm.iall_reduce(x, out=x)
+    comm.barrier()
+    for _ in range(100):  # not one of these is a wait for `background`
+        comm.all_reduce(1.0)
+    while not background.test():
+        comm.all_reduce(1.0)
+        if all(comm.all_gather(background.done)):
+            break
+    assert np.all(background.wait() == comm.size)
+
+
+@pytest.mark.ranks(2, 3, 4)
+def test_a_tick_moves_a_collective_to_its_end_without_any_wait(comm):
+    x = np.full(300_000, comm.rank + 1.0)
+    order = []
+    request = comm.iall_reduce(x, out=x, algorithm="ring")
+    order.append(("computing", request.done))
+    while not request.done:
+        comm.progress.advance()
+    order.append(("all_reduce", request.done))
+    assert order == [("computing", False), ("all_reduce", True)]
+    assert np.all(x == comm.size * (comm.size + 1) / 2)
+
+
+@pytest.mark.ranks(2, 3)
+def test_an_error_of_an_operation_is_raised_where_it_is_waited_for(comm):
+    if comm.rank == 0:
+        comm.send(np.ones(3), 1)
+    elif comm.rank == 1:
+        request = comm.irecv(np.ones(4), 0)
+        while not request.done:
+            comm.progress.advance()
+    assert comm.all_reduce(1) == comm.size
+    if comm.rank == 1:
+        for _ in range(2):
+            with pytest.raises(CommError, match=r"recv\(source=0, tag=0\).*float64 \(3,\)"):
+                request.wait()
+
+
+@pytest.mark.ranks(1, 2)
+def test_a_communicator_belongs_to_one_thread(comm):
+    out, told = np.zeros(()), []
+
+    def wait_too():
+        try:
+            comm.barrier() if comm.size > 1 else comm.recv(out, 0, tag=1)
+        except CommError as error:
+            told.append(str(error))
+
+    class WaitsInAnotherThread:
+        def before(self, event): ...
+
+        def after(self, event): ...
+
+        def waiting(self, event):
+            if not told:
+                thread = threading.Thread(target=wait_too, name="second")
+                thread.start()
+                thread.join()
+                if comm.rank == 0 and comm.size > 1:
+                    comm.isend(1.0, 1, tag=8)
+
+    if comm.size == 1 or comm.rank == 1:
+        comm.listeners.append(WaitsInAnotherThread())
+    if comm.size == 1:
+        return
+    if comm.rank == 1:
+        comm.recv(out, 0, tag=8)
+        assert "thread 'second' waits in barrier #0" in told[0]
+        assert "belong to one thread" in told[0]
+    else:
+        while comm.rank == 0 and not comm.irecv(np.zeros(()), 1, tag=9).test():
+            comm.send(2.0, 1, tag=8)
+            break
+
+
+# ---------------------------------------------------------------- listeners
+
+
+class Recorder:
+    """Write down everything."""
+
+    def __init__(self):
+        self.told = []
+
+    def before(self, event):
+        self.told.append(("before", event))
+
+    def waiting(self, event):
+        self.told.append(("waiting", event))
+
+    def after(self, event):
+        self.told.append(("after", event))
+
+
+@pytest.mark.ranks(1, 2, 4)
+def test_listeners_are_told_of_each_operation_before_and_after(comm):
+    recorder = Recorder()
+    comm.listeners.append(recorder)
+    x = np.ones((2, 3), np.float32)
+    comm.all_reduce(x, "max", purpose="control")
+    comm.broadcast(x, root=comm.size - 1)
+    told = [(when, event.operation) for when, event in recorder.told if when != "waiting"]
+    assert told == [(when, name) for name in ("all_reduce", "broadcast") for when in ("before", "after")]
+    first, second = recorder.told[0][1], recorder.told[-1][1]
+    assert (first.sequence, first.dtype, first.shape, first.bytes) == (0, np.float32, (2, 3), 24)
+    assert (first.reduction, first.root, first.peer, first.purpose) == ("max", None, None, "control")
+    assert (second.sequence, second.root, second.reduction) == (1, comm.size - 1, None)
+    assert first.communicator is comm
+    assert "test_progress.py:" in first.line
+    assert first.line != second.line
+    assert first.time <= second.time
+    with pytest.raises(AttributeError):
+        first.root = 1
+
+
+@pytest.mark.ranks(2)
+def test_listeners_are_told_of_messages_and_of_waiting(comm):
+    recorder = Recorder()
+    comm.listeners.append(recorder)
+    if comm.rank == 0:
+        comm.recv(np.zeros(3), ANY_SOURCE, tag=7)
+        events = {when: event for when, event in recorder.told}
+        assert set(events) == {"before", "waiting", "after"}
+        event = events["waiting"]
+        assert (event.operation, event.peer, event.tag, event.bytes) == ("recv", ANY_SOURCE, 7, 24)
+        assert event.sequence is None
+    else:
+        import time
+
+        time.sleep(0.05)  # so that rank 0 surely waits
+        comm.send(np.zeros(3), 0, tag=7)
+
+
+@pytest.mark.ranks(1, 2, 3, 4)
+def test_a_listener_may_talk_on_its_own_communicator_and_refuse_an_operation(comm):
+    private = comm.split(0)
+    private.listeners = []
+
+    class AllMustAgree:
+        def before(self, event):
+            shapes = private.all_gather(np.array([event.shape]), purpose="guard")
+            if not (shapes == shapes[0]).all():
+                raise CommError(f"shapes differ: {shapes.tolist()}")
+
+        def waiting(self, event): ...
+
+        def after(self, event): ...
+
+    comm.listeners.append(AllMustAgree())
+    assert np.all(comm.all_reduce(np.ones(3)) == comm.size)
+    before, x = comm.counters["user"], np.ones(3 + (comm.rank == 0))
+    if comm.size > 1:
+        with pytest.raises(CommError, match="shapes differ"):
+            comm.all_reduce(x, out=x)
+        assert np.all(x == 1)
+        assert comm.counters["user"] == before
+
+
+@pytest.mark.ranks(2)
+def test_split_communicators_have_the_listeners_of_their_world(comm):
+    half = comm.split(0, name="half")
+    recorder = Recorder()
+    comm.listeners.append(recorder)
+    half.barrier()
+    assert recorder.told[0][1].communicator.name == "half"
+
+
+def test_names_say_where_one_is():
+    def on_rank(comm):
+        assert isinstance(comm, Communicator)
+        return repr(comm), repr(comm.split(comm.rank % 2)), repr(comm.split(0, name="all"))
+
+    assert run_ranks(on_rank, 3)[1] == (
+        "<Communicator 'world': rank 1 of 3, threads>",
+        "<Communicator 'world/1': rank 0 of 1, threads>",
+        "<Communicator 'all': rank 1 of 3, threads>",
+    )
