@@ -71,7 +71,7 @@ def install(world: MPI.Intracomm) -> None:
     _world, _control = world, world.Dup()
     _unlink_shared_memory()
     sys.excepthook = _uncaught
-    sys.exit = builtins.exit = builtins.quit = _sys_exit
+    sys.exit = builtins.exit = builtins.quit = _sys_exit  # type: ignore[assignment]
     atexit.register(_farewell)
     os.register_at_fork(after_in_child=_forget)
     faulthandler.enable()

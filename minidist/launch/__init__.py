@@ -17,6 +17,7 @@ from typing import Any
 
 from minidist.errors import UserError
 from minidist.launch.job import Job, Outcome
+from minidist.launch.output import OutputOfRanks
 from minidist.launch.report import causes, explain
 from minidist.launch.stacks import Frame
 from minidist.launch.worker import describe, takes_no_arguments
@@ -88,23 +89,29 @@ def _on_threads(fn: Callable[..., Any], n: int, args: tuple[Any, ...], timeout: 
 
     results: dict[int, dict[str, Any]] = {}
     threads: dict[int, int] = {}
+    stdout = sys.stdout
+    output = OutputOfRanks(lambda rank, line: print(f"[rank {rank}] {line}\n", end="", file=stdout), stdout)
 
     def one_rank(comm: Any) -> None:
         threads[comm.rank] = threading.get_ident()
+        output.begin(comm.rank)
         try:
             value = fn() if not args and takes_no_arguments(fn) else fn(comm, *args)
             results[comm.rank] = {"ended": "returned", "value": value}
         except BaseException as error:
             results[comm.rank] = describe(error)
             raise
+        finally:
+            output.end()
 
     def all_ranks() -> None:
         with contextlib.suppress(BaseException):  # each rank has noted its own
             run_ranks(one_rank, n)
 
     everyone = threading.Thread(target=all_ranks, name="minidist ranks", daemon=True)
-    everyone.start()
-    everyone.join(timeout)
+    with contextlib.redirect_stdout(output):
+        everyone.start()
+        everyone.join(timeout)
     frames = sys._current_frames()
     for rank in range(n):
         if rank not in results:

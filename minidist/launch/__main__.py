@@ -31,24 +31,36 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Read the command line: our options end where the program's begin."""
     parser = argparse.ArgumentParser(
         prog="python -m minidist.launch",
+        usage="python -m minidist.launch -n N [--timeout SECONDS] [--transport mpi|threads] (SCRIPT | -m MODULE) ...",
         description="Run a program on n ranks.",
         epilog="example: python -m minidist.launch -n 4 -m minidist.train --epochs 5",
     )
     parser.add_argument("-n", type=int, required=True, metavar="N", help="number of ranks")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the job after this time")
     parser.add_argument(
-        "--transport", choices=["mpi", "threads"], default="mpi", help="threads: all ranks in one process, no MPI needed"
+        "--transport",
+        choices=["mpi", "threads"],
+        default="mpi",
+        help="threads: all ranks in one process, no MPI needed",
     )
-    parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, as in python -m")
-    parser.add_argument("program", metavar="PROGRAM ...", help="a script, or a module after -m, and its arguments")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "-m", dest="module", action="store_true", help="the program is a module, as in python -m"
+    )
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="PROGRAM ...",
+        help="a script (or after -m a module) and its arguments",
+    )
     given = parser.parse_args(arguments)
+    if not given.program:
+        parser.error("which program? Give a script, or -m and a module")
     if given.n < 1:
         parser.error(f"-n must be at least 1, not {given.n}")
     if given.timeout is not None and not given.timeout > 0:
         parser.error(f"--timeout must be more than 0 seconds, not {given.timeout:g}")
-    if not given.module and not Path(given.program).is_file():
-        parser.error(f"there is no script {given.program!r} here")
+    if not given.module and not Path(given.program[0]).is_file():
+        parser.error(f"there is no script {given.program[0]!r} here")
     return given
 
 
@@ -63,8 +75,10 @@ def run_on_mpi(given: argparse.Namespace) -> int:
             for stream in ("stdout", "stderr"):
                 path = directory / f"{stream}-{rank}"
                 os.mkfifo(path)
-                pipes.register(os.open(path, os.O_RDONLY | os.O_NONBLOCK), selectors.EVENT_READ, (stream, rank))
-        program = [sys.executable, *(["-m"] if given.module else []), given.program, *given.arguments]
+                pipes.register(
+                    os.open(path, os.O_RDONLY | os.O_NONBLOCK), selectors.EVENT_READ, (stream, rank)
+                )
+        program = [sys.executable, *(["-m"] if given.module else []), *given.program]
         job = mpiexec.start(given.n, directory, program, extra)
         family: set[int] = set()
         limit = time.monotonic() + given.timeout if given.timeout else float("inf")
@@ -88,16 +102,19 @@ def run_on_mpi(given: argparse.Namespace) -> int:
 
 def pump(pipes: selectors.BaseSelector, terminal: Terminal, patience: float) -> None:
     """Hand on what the ranks have printed; wait up to `patience` seconds for something."""
+    terminal.draw()
     while ready := pipes.select(patience):
         patience, got = 0.0, False
         for key, _ in ready:
             data = os.read(key.fd, 65536)
             got = got or bool(data)
-            terminal.write(*key.data, data)
-        if not got:  # a pipe without a writer is always ready: no rank has opened it yet, or all have closed it
+            stream, rank = key.data
+            terminal.write(stream, rank, data)
+        if (
+            not got
+        ):  # a pipe without a writer is always ready: no rank has opened it yet, or all have closed it
             time.sleep(0.01)
             break
-    terminal.draw()
 
 
 def pids(n: int, directory: Path) -> dict[int, int]:
@@ -118,26 +135,29 @@ def explain_limit(given: argparse.Namespace, directory: Path, terminal: Terminal
 
 def explain_end(code: int, n: int, directory: Path, terminal: Terminal) -> int:
     """Say what ended a job if its ranks could not; return the exit code of the rank that was the cause."""
-    codes = {rank: code for rank, code in mpiexec.exit_codes(n, directory).items() if code}
+    codes = mpiexec.exit_codes(n, directory)
+    codes = {rank: own for rank, own in codes.items() if own} or codes
     for rank, own in codes.items():
         if own > 128 or not terminal.said_something:
             terminal.say(f"minidist.launch: rank {rank} {mpiexec.how_it_died(own)}")
     if not codes and not terminal.said_something:
         terminal.say((directory / "mpiexec").read_text(errors="replace"))
-    return next(iter(codes.values()), code if code > 0 else 128 - code)
+    return next((own for own in codes.values() if own), code if code > 0 else 128 - code)
 
 
 def run_on_threads(given: argparse.Namespace) -> int:
     """Run the program once for each rank, as threads of this process, and return its exit code."""
-    sys.argv = [given.program, *given.arguments]
+    sys.argv = given.program
+    name = given.program[0]
 
     def program() -> None:
         try:
             if given.module:
-                runpy.run_module(given.program, run_name="__main__")
+                runpy.run_module(name, run_name="__main__")
             else:
-                source = compile(Path(given.program).read_bytes(), given.program, "exec")
-                exec(source, {"__name__": "__main__", "__file__": given.program})
+                exec(
+                    compile(Path(name).read_bytes(), name, "exec"), {"__name__": "__main__", "__file__": name}
+                )
         except SystemExit as error:
             if error.code not in (None, 0):
                 raise
@@ -148,8 +168,9 @@ def run_on_threads(given: argparse.Namespace) -> int:
         leave(str(error), 124)
     except RankFailed as error:
         cause = error.outcomes[error.rank]
-        refused = cause.type == "UserError"  # its sentence says it all
-        leave(cause.message.partition(": ")[2] if refused else str(error), 2 if refused else 1)
+        if cause.type == "UserError":  # its sentence says it all
+            leave(cause.message.partition(": ")[2], 2)
+        leave(str(error), cause.value if isinstance(cause.value, int) else 1)
     return 0
 
 

@@ -10,7 +10,7 @@ import collections
 import functools
 import io
 import types
-from typing import Any
+from typing import Any, ClassVar
 
 
 def dumps(thing: Any) -> bytes:
@@ -29,7 +29,9 @@ def _pickler() -> type:
         return make_code, (arguments, code.co_filename)
 
     class Pickler(cloudpickle.Pickler):
-        dispatch_table = collections.ChainMap({types.CodeType: reduce_code}, cloudpickle.Pickler.dispatch_table)
+        dispatch_table: ClassVar = collections.ChainMap(
+            {types.CodeType: reduce_code}, cloudpickle.Pickler.dispatch_table
+        )
 
     return Pickler
 

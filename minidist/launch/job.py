@@ -39,9 +39,9 @@ class Outcome:
 
     rank: int
     ended: (
-        str  # "returned" | "raised" | "exited" (sys.exit) | "died" | "stopped" (another rank failed) | "hung"
+        str  # "returned", "raised", "exited" (sys.exit), "died", "hung", "stopped" (because another failed)
     )
-    value: Any = None
+    value: Any = None  # what it returned; of "exited" the exit code
     type: str = ""  # name of the exception's type
     message: str = ""  # one line
     traceback: str = ""
@@ -70,7 +70,9 @@ class Job:
         write_whole(self.directory / "setup", pickle.dumps(sys.path))
         arguments = [str(self.directory), str(os.getpid()), transport]
         worker = [sys.executable, "-m", "minidist.launch.worker", *arguments]
-        ours = str(Path(__file__).parents[2])  # wherever this minidist was imported from, the ranks use the same
+        ours = str(
+            Path(__file__).parents[2]
+        )  # wherever this minidist was imported from, the ranks use the same
         path = {"PYTHONPATH": os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))}
         try:
             self._process = self._start(worker, path)
@@ -200,7 +202,9 @@ class Job:
             if rank in codes:
                 results.setdefault(rank, {"ended": "died", "message": mpiexec.how_it_died(codes[rank])})
             elif ended is not None or codes:  # MPI ends all the others when one dies
-                results.setdefault(rank, {"ended": "stopped" if codes else "died", "message": "ended with mpiexec"})
+                results.setdefault(
+                    rank, {"ended": "stopped" if codes else "died", "message": "ended with mpiexec"}
+                )
 
     def _stacks(self, ranks: list[int]) -> dict[int, list[Frame]]:
         """Ask the processes of `ranks` where they stand."""

@@ -165,7 +165,7 @@ def how_it_died(code: int) -> str:
         name = signal.Signals(number).name
         if name in words:
             return f"{words[name]} ({name})"
-    return f"ended with exit code {code}"
+    return f"ended with exit code {code}" + (", but without a farewell (os._exit?)" if code == 0 else "")
 
 
 def remove_stale_segments(since: float) -> None:
@@ -181,7 +181,7 @@ def remove_stale_segments(since: float) -> None:
     ]
     if not candidates:
         return
-    in_use = set()
+    in_use: set[str] = set()
     for pid, _, _ in processes():
         try:
             in_use.update(line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines())

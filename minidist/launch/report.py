@@ -24,7 +24,8 @@ def explain(outcomes: Sequence[Outcome], transport: str, timeout: float, with_ou
     if first.ended == "hung":
         parts.append(f"{_ranks(blamed)} of {size} on {transport} did not come back within {timeout:g} s:")
     else:
-        parts.append(f"rank {first.rank} of {size} on {transport}: {first.message}")
+        said = first.message.partition("\n")[0] if first.traceback else first.message
+        parts.append(f"rank {first.rank} of {size} on {transport}: {said}")
         if first.traceback:
             parts.append(first.traceback)
         same = [other for other in blamed[1:] if (other.type, other.message) == (first.type, first.message)]

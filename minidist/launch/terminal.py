@@ -61,7 +61,9 @@ class Terminal:
             from tqdm import tqdm
 
             form = "{percentage:3.0f}%|{bar}| step {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
-            self.bar = tqdm(total=now["steps"], bar_format=form, file=sys.stderr, dynamic_ncols=True, leave=True)
+            self.bar = tqdm(
+                total=now["steps"], bar_format=form, file=sys.stderr, dynamic_ncols=True, leave=True
+            )
         self.bar.n = now["step"]
         self.bar.set_postfix_str(
             f"epoch {now['epoch']}, loss {now['loss']:.4f}, {now['examples_per_second']:,.0f} examples/s, "

@@ -18,7 +18,6 @@ Started by `job.py` as `python -m minidist.launch.worker DIRECTORY PARENT_PID TR
 import contextlib
 import faulthandler
 import inspect
-import io
 import itertools
 import os
 import pickle
@@ -32,9 +31,15 @@ from pathlib import Path
 from typing import Any
 
 from minidist.launch import carry
+from minidist.launch.output import OutputOfRanks
 from minidist.launch.stacks import Frame, where
 
-HARNESS = tuple(str(Path(__file__).parents[1] / room) for room in ("launch", "testing"))
+PACKAGE = Path(__file__).parents[1]
+HARNESS = (
+    str(PACKAGE / "launch"),
+    str(PACKAGE / "testing"),
+)  # frames of these tell the reader of a failure nothing
+COMM = str(PACKAGE / "comm")  # nor, where ranks have missed each other, how comm found out
 NAP = 1e-3  # seconds between two looks for the next call
 
 
@@ -43,11 +48,6 @@ def write_whole(path: Path, content: bytes) -> None:
     unfinished = path.with_name(path.name + ".tmp")
     unfinished.write_bytes(content)
     unfinished.rename(path)
-
-
-def is_harness(file: str) -> bool:
-    """Tell whether this file is one that only carries the user's function to its ranks."""
-    return file.startswith(HARNESS)
 
 
 def takes_no_arguments(fn: Callable[..., Any]) -> bool:
@@ -60,23 +60,22 @@ def takes_no_arguments(fn: Callable[..., Any]) -> bool:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """Return how a call failed, in words only: the exception itself may not exist in the parent's Python."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_harness(frame.filename)]
+    stack = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in stack if not frame.filename.startswith(HARNESS)]
     frames = [Frame(frame.filename, frame.lineno or 0, frame.name) for frame in reversed(own)]
     if type(error).__name__ == "RankStopped":
         return {"ended": "stopped", "frames": frames}
     if isinstance(error, SystemExit):
-        return {
-            "ended": "exited",
-            "message": f"called sys.exit({error.code!r}) at {where(frames)}",
-            "frames": frames,
-        }
-    inner = error.__traceback__
-    while inner is not None and is_harness(inner.tb_frame.f_code.co_filename):
-        inner = inner.tb_next  # our own frames tell the reader nothing
-    text = "".join(traceback.format_exception(type(error), error, inner)).rstrip()
-    message = "".join(traceback.format_exception_only(type(error), error)).rstrip()
-    kind = type(error).__name__
-    return {"ended": "raised", "type": kind, "message": message, "traceback": text, "frames": frames}
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        how = f"called sys.exit({error.code!r}) at {where(frames)}"
+        return {"ended": "exited", "value": code, "message": how, "frames": frames}
+    kind = type(error)
+    inside = (*HARNESS, COMM) if kind.__module__.startswith("minidist.comm") else HARNESS
+    shown = traceback.TracebackException(kind, error, error.__traceback__)
+    shown.stack[:] = [frame for frame in shown.stack if not frame.filename.startswith(inside)]
+    message = "".join(traceback.format_exception_only(kind, error)).rstrip()
+    text = "".join(shown.format()).rstrip()
+    return {"ended": "raised", "type": kind.__name__, "message": message, "traceback": text, "frames": frames}
 
 
 class Ranks:
@@ -86,7 +85,9 @@ class Ranks:
         self.directory = directory
         self.parent = parent
 
-    def run(self, number: int, comm: Any, payload: bytes) -> BaseException | None:
+    def run(
+        self, number: int, comm: Any, payload: bytes, end_output: Callable[[], None]
+    ) -> BaseException | None:
         """Run call `number` on this rank, write down how it ended, and return what it raised."""
         rank, raised = comm.rank, None
         write_whole(self.directory / f"thread-{rank}", str(threading.get_ident()).encode())
@@ -96,27 +97,25 @@ class Ranks:
             result = carry.dumps({"ended": "returned", "value": value})
         except BaseException as error:
             raised, result = error, pickle.dumps(describe(error))
-        sys.stdout.flush()
+        end_output()
         write_whole(self.directory / f"result-{number}-{rank}", result)
         return raised
 
     def wait_for(self, path: Path) -> bytes:
-        """Return the content of `path` once it is there; leave if the parent is gone."""
-        for look in itertools.count(1):
+        """Return the content of `path` once it is there."""
+        while True:
             with contextlib.suppress(FileNotFoundError):
                 return path.read_bytes()
-            if look % 500 == 0 and not self.parent_lives():
-                os._exit(1)
             time.sleep(NAP)
-        raise AssertionError("unreachable")
 
-    def parent_lives(self) -> bool:
-        """Tell whether the process that started the job is still there."""
-        try:
-            os.kill(self.parent, 0)
-        except OSError:
-            return False
-        return self.directory.exists()
+    def leave_with_parent(self) -> None:
+        """End this process when the one that started the job is gone: nobody else would end a rank that hangs."""
+        while True:
+            time.sleep(1.0)
+            try:
+                os.kill(self.parent, 0)
+            except OSError:
+                os._exit(1)
 
     def serve_mpi(self) -> None:
         """Be one rank of an MPI world: every call gets a new communicator of its first ranks."""
@@ -132,14 +131,14 @@ class Ranks:
             ranks, payload = call
             comm = everyone.split(0 if everyone.rank < ranks else None)
             if comm is not None:
-                self.run(number, comm, payload)
+                self.run(number, comm, payload, sys.stdout.flush)
 
     def serve_threads(self) -> None:
         """Be all the ranks: every call gets new threads."""
         from minidist.comm.threads import run_ranks
 
         self.redirect(0)
-        router = OutputOfThreads(self.directory)
+        output = OutputOfRanks(self.print_line, sys.stdout)
         self.ready(0)
         for number in itertools.count():
             call = pickle.loads(self.wait_for(self.directory / f"call-{number}"))
@@ -148,14 +147,19 @@ class Ranks:
             ranks, payload = call
 
             def one_rank(comm: Any, number: int = number, payload: bytes = payload) -> None:
-                router.begin(comm.rank)
-                raised = self.run(number, comm, payload)
+                output.begin(comm.rank)
+                raised = self.run(number, comm, payload, output.end)
                 if raised is not None:
                     raise raised  # so that whoever waits for this rank stops, too
 
             quiet = contextlib.suppress(BaseException)
-            with quiet, contextlib.redirect_stdout(router), contextlib.redirect_stderr(router):
+            with quiet, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
                 run_ranks(one_rank, ranks)
+
+    def print_line(self, rank: int, line: str) -> None:
+        """Write down a line that a rank which is a thread has printed."""
+        with open(self.directory / f"output-{rank}", "a") as file:
+            file.write(line + "\n")
 
     def redirect(self, process: int) -> None:
         """Send everything this process prints, C code included, to a file of its own."""
@@ -169,31 +173,10 @@ class Ranks:
     def ready(self, process: int) -> None:
         """Tell the parent that this process is up, and from now on show where it stands when it asks."""
         if hasattr(faulthandler, "register"):  # not on native Windows
-            faulthandler.register(
-                signal.SIGUSR2, open(self.directory / f"stack-{process}", "w"), all_threads=True
-            )
+            stacks = open(self.directory / f"stack-{process}", "w")  # noqa: SIM115 (open as long as the process lives)
+            faulthandler.register(signal.SIGUSR2, stacks, all_threads=True)
         faulthandler.enable()
         write_whole(self.directory / f"ready-{process}", str(os.getpid()).encode())
-
-
-class OutputOfThreads(io.TextIOBase):
-    """A stdout for ranks that are threads: each thread's lines go to its own rank's file."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.mine = threading.local()
-
-    def begin(self, rank: int) -> None:
-        """Say that this thread is `rank`."""
-        self.mine.file = open(self.directory / f"output-{rank}", "a", buffering=1)
-
-    def write(self, text: str) -> int:
-        """Write to this thread's file; a thread that the user started himself is shown as rank 0's."""
-        return getattr(self.mine, "file", sys.__stdout__).write(text)
-
-    def flush(self) -> None:
-        """Pass on what is still here."""
-        getattr(self.mine, "file", sys.__stdout__).flush()
 
 
 def main() -> None:
@@ -201,6 +184,7 @@ def main() -> None:
     directory, parent, transport = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     sys.path[:] = pickle.loads((directory / "setup").read_bytes())
     ranks = Ranks(directory, parent)
+    threading.Thread(target=ranks.leave_with_parent, name="watches the parent", daemon=True).start()
     ranks.serve_mpi() if transport == "mpi" else ranks.serve_threads()
 
 

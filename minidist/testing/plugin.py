@@ -12,6 +12,7 @@ for each test function, where 1, 2 and 3 ranks are the first ranks of the 4. Aft
 The function travels to the ranks by value, together with its module's helpers, exactly as pytest rewrote its asserts.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +42,9 @@ class Where:
 def read_mark(sizes: tuple[int, ...], transports: tuple[str, ...], timeout: float) -> list[Where]:
     """Return where a marked test is to run."""
     if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes):
-        raise pytest.UsageError(f"@pytest.mark.ranks needs numbers of ranks of at least 1, not {sizes!r}")
+        pytest.fail(f"@pytest.mark.ranks needs numbers of ranks of at least 1, not {sizes!r}")
     if unknown := set(transports) - {"threads", "mpi"}:
-        raise pytest.UsageError(
-            f'@pytest.mark.ranks: transports are "threads" and "mpi", not {sorted(unknown)!r}'
-        )
+        pytest.fail(f'@pytest.mark.ranks: transports are "threads" and "mpi", not {sorted(unknown)!r}')
     return [Where(transport, size, max(sizes), timeout) for transport in transports for size in sizes]
 
 
@@ -56,16 +55,13 @@ class RanksPlugin:
         self.jobs: dict[str, Job] = {}  # transport -> its job
         self.owner: dict[str, Any] = {}  # transport -> the test function whose job it is
 
-    @pytest.hookimpl
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make one item for each transport and number of ranks."""
         mark = metafunc.definition.get_closest_marker("ranks")
         if mark is None:
             return
-        if metafunc.fixturenames[:1] != ["comm"] and "comm" not in metafunc.fixturenames:
-            raise pytest.UsageError(
-                f"{metafunc.definition.nodeid} is marked with ranks: it needs an argument `comm`"
-            )
+        if "comm" not in metafunc.fixturenames:
+            pytest.fail(f"{metafunc.definition.nodeid} is marked with ranks: it needs an argument `comm`")
         options = {"transports": ("threads", "mpi"), "timeout": 20.0, **mark.kwargs}
         places = read_mark(mark.args, **options)
         metafunc.parametrize("comm", places, ids=[f"{place.transport}-{place.size}" for place in places])
@@ -75,11 +71,17 @@ class RanksPlugin:
         """Run a marked test on its ranks instead of here."""
         if pyfuncitem.get_closest_marker("ranks") is None:
             return None
-        names = pyfuncitem._fixtureinfo.argnames
-        arguments = {name: pyfuncitem.funcargs[name] for name in names}
-        where = arguments.pop("comm")
+        arguments: dict[str, Any] = {
+            name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames
+        }
+        where: Where = arguments.pop("comm")
         job = self.job(where, pyfuncitem)
-        outcomes = job.call(call_test, (pyfuncitem.obj, arguments), ranks=where.size, timeout=where.timeout)
+        outcomes = job.call(
+            call_test,
+            (pyfuncitem.obj, arguments, list(warnings.filters)),
+            ranks=where.size,
+            timeout=where.timeout,
+        )
         if any(outcome.ended != "returned" for outcome in outcomes):
             pytest.fail(explain(outcomes, where.transport, where.timeout), pytrace=False)
         return True
@@ -109,15 +111,15 @@ class RanksPlugin:
             self.owner[transport] = function
         return running
 
-    @pytest.hookimpl
     def pytest_sessionfinish(self) -> None:
         """Let the ranks leave."""
         for job in self.jobs.values():
             job.close()
 
 
-def call_test(comm: Any, function: Any, arguments: dict[str, Any]) -> None:
-    """Call the test on a rank."""
+def call_test(comm: Any, function: Any, arguments: dict[str, Any], filters: list[Any]) -> None:
+    """Call the test on a rank, under the same warning filters as in the parent."""
+    warnings.filters[:] = filters  # type: ignore[index]
     function(comm=comm, **arguments)
 
 
