@@ -2,8 +2,8 @@
 
     d(loss)/dx_i  is about  (loss(x + h e_i) - loss(x - h e_i)) / 2h
 
-The two sides share no code, so a wrong gradient has nowhere to hide. Use float64: in float32 the difference of two
-nearly equal losses has few correct digits. Use it for operations of your own:
+The two sides share no code, so a wrong gradient has nowhere to hide. Use float64: in float32 the difference
+of two nearly equal losses has few correct digits. Use it for operations of your own:
 
     check_gradients(lambda x, w: (x @ w).tanh(), x, w)
 """
@@ -20,12 +20,14 @@ from minidist.autograd.tensor import Tensor, as_array
 def check_gradients(
     function: Callable[..., Tensor], *inputs: Any, tolerance: float = 1e-6, step: float = 6e-6
 ) -> None:
-    """Compare the gradients of function(*tensors) with central differences; raise AssertionError where they differ.
+    """Compare the gradients of function(*tensors) with central differences; raise AssertionError where they
+    differ.
 
     function: takes as many Tensors as there are inputs, and returns one of any shape.
     inputs: float64 arrays, in any memory order.
     tolerance: allowed error, relative to the largest entry of the gradient (absolute where that is below 1).
-    step: h relative to the largest entry of an input. Its error falls with h^2 and rounding's grows with 1/h; both
+    step: h relative to the largest entry of an input. Its error falls with h^2 and rounding's grows with 1/h;
+    both
         are about 1e-11 at the cube root of the machine's precision, 6e-6.
     """
     arrays = [as_array(x) for x in inputs]

@@ -1,4 +1,5 @@
-"""All differentiable operations under one name: `from minidist.autograd import ops`, then `ops.linear(x, w, b)`."""
+"""All differentiable operations under one name: `from minidist.autograd import ops`, then `ops.linear(x, w,
+b)`."""
 
 from minidist.autograd.ops_elementwise import (
     absolute,

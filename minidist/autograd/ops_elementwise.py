@@ -1,12 +1,13 @@
 """Operations on single elements. The first shows the pattern of all, here and in the other ops_*.py files.
 
     forward    an expression on arrays
-    gradient   beside it, a function for each input: from what comes back to the output, what goes on to the input
+    gradient   beside it, a function for each input: d(loss)/d(output) -> d(loss)/d(input)
     keep       what a gradient function needs of the inputs; `record` puts it all on the tape
 
-Where an operation has no derivative, a rule is chosen: abs and relu have gradient 0 at 0, and the larger of two
-equal numbers is half of each. And where no gradient comes in, none goes out, even through an infinite slope: 1/x or
-sqrt(x) at 0, masked out later by `where`, give 0 and not 0 * inf = nan. Read next: `ops_shape.py`.
+Where an operation has no derivative, a rule is chosen: abs and relu have gradient 0 at 0, and the larger of
+two equal numbers is half of each. And where no gradient comes in, none goes out, even through an infinite
+slope: 1/x or sqrt(x) at 0, masked out later by `where`, give 0 and not 0 * inf = nan.
+Read next: `ops_shape.py`.
 """
 
 from typing import Any
@@ -77,12 +78,13 @@ def power(a: Any, b: Any) -> Tensor:
     a, b = operands(a, b)
     a_shape, b_shape = a.shape, b.shape
     a_saved, b_saved = keep(a), keep(b)
-    y = a.data ** (b.data if number is None else number)  # NumPy squares for 2, instead of going through logarithms
+    y = a.data ** (b.data if number is None else number)  # for the number 2 NumPy multiplies: 10 times faster
 
     def to_a(g: Array) -> Array:
         n = b_saved() if number is None else number
         with np.errstate(divide="ignore", invalid="ignore"):
-            slope = np.where(n == 0, y.dtype.type(0), n * a_saved() ** (n - 1))  # x ** 0 is constant, at 0 too
+            slope = n * a_saved() ** (n - 1)
+        slope = np.where(n == 0, slope.dtype.type(0), slope)  # x ** 0 is constant, at 0 too
         return unbroadcast(times(g, slope), a_shape)
 
     def to_b(g: Array) -> Array:
@@ -167,7 +169,7 @@ def minimum(a: Any, b: Any) -> Tensor:
 
 def _share(larger: Array, smaller: Array) -> Array:
     """Return 1 where `larger` is larger, 1/2 where both are equal, 0 elsewhere."""
-    return np.heaviside(larger - smaller, larger.dtype.type(0.5))
+    return np.where(larger == smaller, larger.dtype.type(0.5), larger > smaller)
 
 
 def clip(x: Any, low: float, high: float) -> Tensor:
@@ -210,13 +212,23 @@ def gelu(x: Any) -> Tensor:
 def operands(*values: Any) -> tuple[Tensor, ...]:
     """Return the inputs of an operation as Tensors of one dtype, float32 or float64.
 
-    Float Tensors decide the dtype. Numbers, arrays and integer Tensors beside them take it, so that nothing becomes
-    float64 by accident; a float32 Tensor beside a float64 one is a mistake somewhere, and is refused (TypeError).
+    Float Tensors decide the dtype. Numbers, arrays and integer Tensors beside them take it, so that nothing
+    becomes float64 by accident; a float32 Tensor beside a float64 one is a mistake somewhere, and is refused
+    (TypeError).
     """
+    first = values[0]
+    if isinstance(first, Tensor) and first.dtype.kind == "f":
+        for value in values:
+            if not isinstance(value, Tensor) or value.dtype != first.dtype:
+                break
+        else:
+            return values  # the usual case, and in every operation of every step, so it should be quick
     dtypes = {value.dtype for value in values if isinstance(value, Tensor) and value.dtype.kind == "f"}
     if len(dtypes) > 1:
         got = " and ".join(sorted(map(str, dtypes)))
-        raise TypeError(f"an operation needs Tensors of one dtype, got {got}; make them alike where they are created")
+        raise TypeError(
+            f"an operation needs Tensors of one dtype, got {got}; make them alike where they are created"
+        )
     dtype = dtypes.pop() if dtypes else np.dtype(np.float64)
     return tuple(v if isinstance(v, Tensor) and v.dtype == dtype else constant(v, dtype) for v in values)
 

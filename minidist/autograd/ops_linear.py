@@ -1,13 +1,14 @@
 """Matrix products, and the convolution that is one. Nearly all the time of training is spent in this file.
 
-For y = x @ w the two gradients are matrix products as well: dx = dy @ w.T and dw = x.T @ dy. The second one is
-`direct`: the kernel writes it where the parameter's gradient lives. Read next: `ops_nn.py`.
+For y = x @ w the two gradients are matrix products as well: dx = dy @ w.T and dw = x.T @ dy. The second one
+is `direct`: the kernel writes it where the parameter's gradient lives. Read next: `ops_nn.py`.
 """
 
 from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from minidist import _kernels as kernels
 from minidist.autograd.ops_elementwise import operands, unbroadcast
@@ -22,13 +23,11 @@ def matmul(a: Any, b: Any) -> Tensor:
     A vector on the left is a row, on the right a column, and that dim is absent from the result.
     """
     a, b = operands(a, b)
-    if a.ndim == 1 and b.ndim >= 1:
-        product = matmul(reshape(a, (1, -1)), b)
-        return reshape(
-            product, product.shape[:-1] if b.ndim == 1 else product.shape[:-2] + product.shape[-1:]
-        )
+    if a.ndim == 1:
+        product = matmul(reshape(a, (1, a.size)), b)  # (..., 1, n), or (1,) if b is a vector too
+        return reshape(product, (*product.shape[:-2], *product.shape[-1:]) if b.ndim > 1 else ())
     if b.ndim == 1:
-        product = matmul(a, reshape(b, (-1, 1)))
+        product = matmul(a, reshape(b, (b.size, 1)))  # (..., m, 1)
         return reshape(product, product.shape[:-1])
     a_shape, b_shape = a.shape, b.shape
     a_saved, b_saved = keep(a), keep(b)
@@ -42,36 +41,40 @@ def matmul(a: Any, b: Any) -> Tensor:
     def to_matrix(g: Array, out: Array | None, accumulate: bool) -> Array:
         return kernels.matmul(rows(a_saved()).T, rows(g), out, accumulate)
 
-    # One matrix that multiplies a whole stack: the stack is one tall matrix, and the sum over it part of the product.
+    # Where one matrix multiplies a stack of them, the stack is one tall matrix for the gradient of the one.
     return record(kernels.matmul(a.data, b.data), (a, to_a), (b, direct(to_matrix) if b.ndim == 2 else to_b))
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     """Compute x @ weight + bias in one node: x (..., k), weight (k, n), bias (n,) or None -> (..., n)."""
     if bias is None:
-        x, weight = operands(x, weight)
-    else:
-        x, weight, bias = operands(x, weight, bias)
-    shape = x.shape
+        return matmul(x, weight)
+    x, weight, bias = operands(x, weight, bias)
+    if x.ndim != 2:  # a stack of vectors is a matrix of rows
+        *stack, width = x.shape
+        return reshape(linear(reshape(x, (prod(stack), width)), weight, bias), (*stack, bias.size))
     x_saved, weight_saved = keep(x), keep(weight)
-    y = kernels.matmul(rows(x.data), weight.data)  # (rows, n)
+    y = kernels.matmul(x.data, weight.data)  # (rows, n)
+    y += _fitting(bias, y.shape[1])
 
     def to_x(g: Array) -> Array:
-        return kernels.matmul(rows(g), weight_saved().T).reshape(shape)
+        return kernels.matmul(g, weight_saved().T)
 
     def to_weight(g: Array, out: Array | None, accumulate: bool) -> Array:
-        return kernels.matmul(rows(x_saved()).T, rows(g), out, accumulate)
+        return kernels.matmul(x_saved().T, g, out, accumulate)
 
     def to_bias(g: Array, out: Array | None, accumulate: bool) -> Array:
-        return kernels.sum(rows(g), 0, False, out, accumulate)
+        return kernels.sum(g, 0, False, out, accumulate)
 
-    inputs = [(x, to_x), (weight, direct(to_weight))]
-    if bias is not None:
-        if bias.shape != y.shape[1:]:
-            raise ValueError(f"linear needs a bias of shape {y.shape[1:]} beside its weight, got {bias.shape}")
-        y += bias.data
-        inputs.append((bias, direct(to_bias)))
-    return record(y if len(shape) == 2 else y.reshape(*shape[:-1], y.shape[1]), *inputs)
+    return record(y, (x, to_x), (weight, direct(to_weight)), (bias, direct(to_bias)))
+
+
+def _fitting(bias: Tensor, n: int) -> Array:
+    """Return a bias of n numbers (ValueError for others: NumPy would broadcast a single one)."""
+    data = bias.data
+    if data.shape != (n,):
+        raise ValueError(f"this weight needs a bias of shape ({n},), one number per output, got {data.shape}")
+    return data
 
 
 def rows(x: Array) -> Array:
@@ -82,11 +85,11 @@ def rows(x: Array) -> Array:
 def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int = 0) -> Tensor:
     """Slide filters over images: x (n, c, h, w), weight (o, c, kh, kw), bias (o,) or None -> (n, o, h', w').
 
-    h' = (h + 2 padding - kh) // stride + 1, w' likewise; the border is padded with zeros. As usual in neural networks
-    this is a correlation: the filter is not mirrored.
+    h' = (h + 2 padding - kh) // stride + 1, w' likewise; the border is padded with zeros. As usual in neural
+    networks this is a correlation: the filter is not mirrored.
 
-    What a filter sees at one place is a column of c kh kw numbers. All columns side by side make a matrix, and the
-    convolution is one matrix product (Chellapilla et al. 2006, section 3):
+    What a filter sees at one place is a column of c kh kw numbers. All columns side by side make a matrix,
+    and the convolution is one matrix product (Chellapilla et al. 2006, section 3):
 
         weight (o, c kh kw)  @  columns (c kh kw, n h' w')  =  y (o, n h' w')
     """
@@ -98,14 +101,16 @@ def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int 
     def columns(images: Array) -> Array:
         padded = np.zeros((c, n, h + 2 * padding, w + 2 * padding), images.dtype)
         padded[:, :, padding : padding + h, padding : padding + w] = images.swapaxes(0, 1)
-        seen = np.lib.stride_tricks.sliding_window_view(padded, (kh, kw), axis=(2, 3))[:, :, ::stride, ::stride]
-        return seen.transpose(0, 4, 5, 1, 2, 3).reshape(c * kh * kw, n * high * wide)  # a copy: windows overlap
+        seen = sliding_window_view(padded, (kh, kw), axis=(2, 3))[:, :, ::stride, ::stride]
+        seen = seen.transpose(0, 4, 5, 1, 2, 3)  # (c, kh, kw, n, h', w'): still the memory of padded
+        return seen.reshape(c * kh * kw, n * high * wide)  # now a copy, because the windows overlap
 
     def flat(g: Array) -> Array:
         return g.swapaxes(0, 1).reshape(o, n * high * wide)
 
     def to_x(g: Array) -> Array:
-        seen = kernels.matmul(weight_saved().reshape(o, c * kh * kw).T, flat(g)).reshape(c, kh, kw, n, high, wide)
+        seen = kernels.matmul(weight_saved().reshape(o, c * kh * kw).T, flat(g))  # like columns
+        seen = seen.reshape(c, kh, kw, n, high, wide)
         padded = np.zeros((c, n, h + 2 * padding, w + 2 * padding), g.dtype)
         for i in range(kh):  # each place of the filter saw a shifted image
             for j in range(kw):
@@ -123,9 +128,7 @@ def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int 
     inputs = [(x, to_x), (weight, direct(to_weight))]
     if bias is not None:
         _, bias = operands(weight, bias)
-        if bias.shape != (o,):
-            raise ValueError(f"conv2d needs a bias of shape ({o},), one number per filter, got {bias.shape}")
-        y += bias.data[:, None]
+        y += _fitting(bias, o)[:, None]
         inputs.append((bias, direct(to_bias)))
     return record(y.reshape(o, n, high, wide).swapaxes(0, 1), *inputs)
 
@@ -133,8 +136,12 @@ def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int 
 def _conv2d_sizes(x: tuple[int, ...], weight: tuple[int, ...], padding: int) -> tuple[int, ...]:
     """Return n, c, h, w, o, kh, kw of two shapes that fit together (ValueError if they do not)."""
     if len(x) != 4 or len(weight) != 4 or x[1] != weight[1]:
-        raise ValueError(f"conv2d needs x (n, c, h, w) and weight (o, c, kh, kw) with one c, got {x} and {weight}")
+        raise ValueError(
+            f"conv2d needs x (n, c, h, w) and weight (o, c, kh, kw) with one c, got {x} and {weight}"
+        )
     (n, c, h, w), (o, _, kh, kw) = x, weight
     if h + 2 * padding < kh or w + 2 * padding < kw:
-        raise ValueError(f"conv2d: filters of {kh}x{kw} do not fit into images of {h}x{w} padded by {padding}")
+        raise ValueError(
+            f"conv2d: filters of {kh}x{kw} do not fit into images of {h}x{w} padded by {padding}"
+        )
     return n, c, h, w, o, kh, kw

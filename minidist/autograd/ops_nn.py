@@ -1,7 +1,7 @@
 """What else neural networks are made of: losses, normalisation, lookup, attention.
 
-Several of these could be composed from the operations before. They stand as one node where a fused kernel is faster
-or more accurate, or where the composition would keep large arrays on the tape. Read next: `check.py`.
+Several of these could be composed from the operations before. They stand as one node where a fused kernel is
+faster or more accurate, or where the composition would keep large arrays on the tape. Read next: `check.py`.
 """
 
 from math import sqrt
@@ -24,17 +24,19 @@ def cross_entropy(logits: Any, labels: Any, count: float) -> Tensor:
 
     logits: (..., c).  labels: (...) integers from 0 to c - 1 (IndexError for others).
     count: the number of examples in the *global* batch, whoever holds them. Sums of such losses over ranks,
-        microbatches and accumulation steps are the mean loss over the global batch, however unevenly it was cut.
+        microbatches and accumulation steps are the mean loss over the global batch, however it was cut.
     """
     (logits,) = operands(logits)
     if not count > 0:
         raise ValueError(
             f"cross_entropy divides by the number of examples in the global batch, got count={count}"
         )
-    labels = np.array(labels.data if isinstance(labels, Tensor) else labels)  # ours: the caller may refill his
+    labels = np.array(labels.data if isinstance(labels, Tensor) else labels)  # copied: may be refilled
     shape, logits_saved = logits.shape, keep(logits)
     if labels.shape != shape[:-1]:
-        raise ValueError(f"cross_entropy needs one label for each example: {shape[:-1]} of them, got {labels.shape}")
+        raise ValueError(
+            f"cross_entropy needs one label for each example: {shape[:-1]} of them, got {labels.shape}"
+        )
     labels = labels.reshape(-1)  # (n,)
     losses, log_sums = kernels.cross_entropy(rows(logits.data), labels)  # (n,), (n,)
     loss = kernels.sum(losses)
@@ -49,7 +51,7 @@ def cross_entropy(logits: Any, labels: Any, count: float) -> Tensor:
 
 
 def layer_norm(x: Any, gain: Any, bias: Any, eps: float = 1e-5) -> Tensor:
-    """Shift and scale each vector to mean 0 and variance 1, then by gain and bias (Ba et al. 2016, section 3).
+    """Bring each vector to mean 0 and variance 1, then scale and shift it (Ba et al. 2016, section 3).
 
     x (..., d), gain (d,), bias (d,) -> (..., d).
     """
@@ -66,10 +68,10 @@ def layer_norm(x: Any, gain: Any, bias: Any, eps: float = 1e-5) -> Tensor:
 
 
 def dropout(x: Any, rate: float, seed: int, purpose: str, step: int, start: int = 0) -> Tensor:
-    """Set each element to 0 with probability `rate`, and divide the others by 1 - rate (Srivastava et al. 2014).
+    """Set elements to 0 with probability `rate`, divide the others by 1 - rate (Srivastava et al. 2014).
 
-    The mask is a function of (seed, purpose, step, element), not of the rank that draws it: x holds elements `start`
-    to `start + x.size` of the tensor that one process would have.
+    The mask is a function of (seed, purpose, step, element), not of the rank that draws it: x holds elements
+    `start` to `start + x.size` of the tensor that one process would have.
     """
     if not 0 <= rate < 1:
         raise ValueError(f"dropout needs a rate from 0 to below 1, got {rate}")
@@ -79,15 +81,16 @@ def dropout(x: Any, rate: float, seed: int, purpose: str, step: int, start: int 
 
 
 def embedding(weight: Any, indices: Any) -> Tensor:
-    """Look up rows: weight (rows, d), indices (...) integers -> (..., d). A row used twice gets both gradients."""
+    """Look up rows: weight (rows, d), indices (...) integers -> (..., d); repeated rows add their gradients."""
     (weight,) = operands(weight)
     indices = np.array(indices.data if isinstance(indices, Tensor) else indices)
     if weight.ndim != 2 or indices.dtype.kind not in "iu":
         raise TypeError(
-            f"embedding needs weight (rows, d) and integer indices, got shape {weight.shape} and {indices.dtype}"
+            "embedding needs weight (rows, d) and integer indices, "
+            f"got shape {weight.shape} and dtype {indices.dtype}"
         )
     count, width = weight.shape
-    if indices.size and not (0 <= indices.min() and indices.max() < count):
+    if indices.size and not (indices.min() >= 0 and indices.max() < count):
         raise IndexError(
             f"embedding has rows 0 to {count - 1}, got indices from {indices.min()} to {indices.max()}"
         )
@@ -99,9 +102,7 @@ def embedding(weight: Any, indices: Any) -> Tensor:
             out[...] = 0
         if indices.size:
             flat = indices.ravel()
-            order = flat.argsort(
-                kind="stable"
-            )  # equal indices side by side, then one sum for each run of them
+            order = flat.argsort(kind="stable")  # equal indices side by side, then one sum for each run
             ordered = flat[order]
             starts = np.flatnonzero(np.diff(ordered, prepend=-1))
             out[ordered[starts]] += np.add.reduceat(rows(g)[order], starts, axis=0)
@@ -122,7 +123,7 @@ def max_pool2d(x: Any, size: int) -> Tensor:
 
 
 def causal_attention(q: Any, k: Any, v: Any) -> Tensor:
-    """Mix the values of this and earlier positions: softmax(q k^T / sqrt(dim)) v (Vaswani et al. 2017, 3.2.1).
+    """Mix values of this and earlier positions: softmax(q k^T / sqrt(dim)) v (Vaswani et al. 2017, 3.2.1).
 
     q, k, v (batch, heads, time, dim) -> (batch, heads, time, dim).
     """

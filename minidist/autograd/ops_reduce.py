@@ -1,8 +1,8 @@
 """Operations that make one element of many, and those built on them.
 
-A gradient is spread over the elements it came from: to all alike for a sum, to the largest for a max. `axis` is None
-(all), a number or a tuple. The gradient gets its reduced dims back first, with length 1, so that it broadcasts.
-Read next: `ops_linear.py`.
+A gradient is spread over the elements it came from: to all alike for a sum, to the largest for a max. `axis`
+is None (all), a number or a tuple. The gradient gets its reduced dims back first, with length 1, so that it
+broadcasts. Read next: `ops_linear.py`.
 """
 
 from math import prod
@@ -31,7 +31,10 @@ def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
     count = prod(n for n, left in zip(shape, kept, strict=True) if n != left)  # elements for each mean
     if count == 0:
         raise ValueError(f"a mean needs at least one element, got shape {shape} and axis {axis}")
-    return record(kernels.sum(x.data, axis, keepdims) / count, (x, lambda g: np.broadcast_to((g / count).reshape(kept), shape)))
+    return record(
+        kernels.sum(x.data, axis, keepdims) / count,
+        (x, lambda g: np.broadcast_to((g / count).reshape(kept), shape)),
+    )
 
 
 def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -87,7 +90,7 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
     """Compute x - log(sum(exp(x))) along one axis: the logarithms of the probabilities."""
     (x,) = operands(x)
     y = x.data - x.data.max(axis, keepdims=True, initial=-np.inf)
-    y -= kernels.log_sum_exp(y, axis, keepdims=True)  # of the shifted x, or beside 1e8 it would be rounded away
+    y -= kernels.log_sum_exp(y, axis, keepdims=True)  # of x itself it would be rounded away beside 1e8
     return record(y, (x, lambda g: g - np.exp(y) * kernels.sum(g, axis, keepdims=True)))
 
 

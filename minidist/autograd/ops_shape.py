@@ -69,8 +69,8 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
 def getitem(x: Any, index: Any) -> Tensor:
     """Take x[index], with any index that NumPy knows.
 
-    An element that is taken twice gets both gradients. Backward asks which *position* each output element came from,
-    by indexing an array of positions, and adds the gradients up there.
+    An element that is taken twice gets both gradients. Backward asks which *position* each output element
+    came from, by indexing an array of positions, and adds the gradients up there.
     """
     x = _tensor(x)
     shape, index = x.shape, _own(index)
@@ -99,7 +99,8 @@ def _value(x: Tensor, taken: Array) -> Array:
 
 
 def _own(index: Any) -> Any:
-    """Return an index with Tensors as arrays, and arrays copied, because the caller may change his before backward."""
+    """Return an index with Tensors as arrays, and arrays copied, because the caller may change his before
+    backward."""
     if isinstance(index, tuple):
         return tuple(_own(part) for part in index)
     if isinstance(index, Tensor):

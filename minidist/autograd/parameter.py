@@ -3,9 +3,10 @@
     weights    [ ........|  w.array  |...... ]      views into two long vectors, once a model is flattened
     gradients  [ ........| w.gradient|...... ]      (minidist/nn/flat.py); two arrays of their own before
 
-In a distributed program more can happen to weights than an update: they are averaged with other ranks' while a tape
-still needs the old ones, or they are not even here until somebody fetches them. Hence a version, counted by every
-update and checked by backward, and a `watch`, which is told when weights are read. Read next: `tape.py`.
+In a distributed program more can happen to weights than an update: they are averaged with other ranks' while
+a tape still needs the old ones, or they are not even here until somebody fetches them. Hence a version,
+counted by every update and checked by backward, and a `watch`, which is told when weights are read. Read
+next: `tape.py`.
 """
 
 from collections.abc import Callable
@@ -31,12 +32,12 @@ class Parameter(Tensor):
     """Hold weights: a leaf that an optimizer updates in place between steps.
 
     name: for messages and checkpoints.
-    version: how often the weights were updated. The tape keeps (parameter, version) and never the array; a backward
-        that would read another version than its forward did is refused, and the message quotes both lines.
+    version: how often the weights were updated. The tape keeps (parameter, version) and never the array; a
+        backward that would read another version than its forward did is refused, quoting both lines.
     updated_at: the line of the user's program that updated them last.
     watch: is told when the weights are about to be read and when that is over; None, or a `Watch`.
-    grad_written: whether this step has contributed to the gradient yet. The first contribution is *written*, later
-        ones are added, so nobody has to fill gradients with zeros between steps.
+    grad_written: whether this step has contributed to the gradient yet. The first contribution is *written*,
+        later ones are added, so nobody has to fill gradients with zeros between steps.
     """
 
     __slots__ = ("_updated_at", "array", "bound", "grad_written", "gradient", "name", "version", "watch")
@@ -61,7 +62,7 @@ class Parameter(Tensor):
 
     # ---- weights
 
-    @property  # type: ignore[override]
+    @property
     def data(self) -> Array:
         if self.watch is not None:
             self.watch.weights_needed(self)
@@ -86,14 +87,17 @@ class Parameter(Tensor):
         return source.describe(self._updated_at) if self._updated_at is not None else "never"
 
     def bind(self, data: Array, grad: Array | None = None) -> None:
-        """Move the weights, and the gradient if one is given, into this memory: views into a flat vector, say."""
+        """Move the weights, and the gradient if one is given, into this memory: views into a flat vector,
+        say."""
         for what, memory in (("weights", data), ("gradient", grad)):
             if memory is not None and memory.shape != self.array.shape:
                 raise ValueError(
                     f"{what} of {self.label} need memory of shape {self.array.shape}, got {memory.shape}"
                 )
         if grad is not None and not grad.flags.c_contiguous:
-            raise ValueError(f"the gradient of {self.label} needs contiguous memory, got strides {grad.strides}")
+            raise ValueError(
+                f"the gradient of {self.label} needs contiguous memory, got strides {grad.strides}"
+            )
         self.array = data
         self.gradient = grad
         self.bound = grad is not None
@@ -102,7 +106,9 @@ class Parameter(Tensor):
     def __reduce__(self) -> Any:
         """Travel (pickle, copy) with the weights, but out of the flat vectors, without gradient and watch."""
         left = ("array", "gradient", "grad_written", "bound", "watch", "_updated_at")
-        slots = [name for kind in type(self).__mro__ if issubclass(kind, Parameter) for name in kind.__slots__]
+        slots = [
+            name for kind in type(self).__mro__ if issubclass(kind, Parameter) for name in kind.__slots__
+        ]
         state = {name: getattr(self, name) for name in slots if name not in left}
         return _arrive, (type(self), np.array(self.data), self.requires_grad, state)
 
@@ -135,9 +141,9 @@ class Parameter(Tensor):
 
     # ---- gradient
 
-    @property  # type: ignore[override]
+    @property
     def grad(self) -> Array | None:
-        """This step's gradient; where it is bound, always the same memory, zero until the first contribution."""
+        """This step's gradient: None, or where memory is bound zeros, before the first contribution."""
         self.finish()
         return self.gradient if self.grad_written else None
 
@@ -148,14 +154,14 @@ class Parameter(Tensor):
             self.accumulate(as_array(values).astype(self.dtype, copy=False))
 
     def zero_grad(self) -> None:
-        """Begin a new step: the next contribution overwrites what stands in the gradient. Touches no memory."""
+        """Begin a new step: the next contribution overwrites the gradient. Touches no memory."""
         self.grad_written = False
         if not self.bound:
             self.gradient = None
 
     def finish(self) -> None:
         """Fill a bound gradient with zeros if nothing has contributed to it in this step."""
-        if self.bound and not self.grad_written:
+        if self.bound and self.gradient is not None and not self.grad_written:
             self.gradient[...] = 0
             self.grad_written = True
 

@@ -11,7 +11,7 @@ Line = tuple[CodeType, int]  # a place in a program: a code object, and how far 
 
 def user_line() -> Line:
     """Find the innermost caller outside minidist (if there is none, the outermost one)."""
-    frame = sys._getframe(1)
+    frame = sys._getframe(2)  # the caller of our caller, which is still one of us, or already the user
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code, frame.f_lasti  # not the frame itself: it would keep all its variables alive

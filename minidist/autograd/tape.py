@@ -9,9 +9,9 @@ An operation is its forward and, beside it, its gradient, one function for each 
         a_saved, b_saved = keep(a), keep(b)
         return record(a.data * b.data, (a, lambda g: g * b_saved()), (b, lambda g: g * a_saved()))
 
-A node knows the nodes of its inputs, not its output, so whatever nobody needs any more is freed at once. There is one
-function for each input so that a schedule can compute input gradients now, because the stage before is waiting for
-them, and weight gradients later (`defer`). Read next: `ops_elementwise.py`.
+A node knows the nodes of its inputs, not its output, so whatever nobody needs any more is freed at once.
+There is one function for each input so that a schedule can compute input gradients now, because the stage
+before is waiting for them, and weight gradients later (`defer`). Read next: `ops_elementwise.py`.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ from minidist.autograd.tensor import Array, Tensor
 
 Gradient = Callable[[Any], Any]  # the gradient of the output -> the gradient of one input
 
-_numbers = count()  # the order of creation; shared by all threads, which does no harm: it only has to increase
+_numbers = count()  # the order of creation; threads may share it, because it only has to increase
 _recording = ContextVar("recording", default=True)  # each thread has its own
 
 
@@ -46,9 +46,9 @@ class no_grad:
 class direct:
     """Mark a gradient function f(g, out, accumulate) that can write straight into memory.
 
-    For a Parameter, `out` is its gradient, and the function writes there, or adds if `accumulate` is true: the
-    result of a matrix product lands in the flat vector without a copy. Elsewhere `out` is None and the function
-    returns a new array.
+    For a Parameter, `out` is its gradient, and the function writes there, or adds if `accumulate` is true:
+    the result of a matrix product lands in the flat vector without a copy. Elsewhere `out` is None and the
+    function returns a new array.
     """
 
     __slots__ = ("function",)
@@ -79,7 +79,7 @@ class Node:
     """One operation that was carried out.
 
     inner: (node, gradient function) for the inputs that were computed by another node.
-    leaves: (tensor, gradient function) for the inputs that were not: parameters, or inputs of the whole program.
+    leaves: (tensor, gradient function) for the inputs that were not: parameters, mostly.
     watched: parameters among the inputs whose watch wants to know when their weights have been read.
     """
 
@@ -105,9 +105,9 @@ def keep(tensor: Tensor) -> Callable[[], Array]:
     def reread() -> Array:
         if tensor.version != version:
             raise RuntimeError(
-                f"{tensor.label} was used at {source.describe(line)} in version {version}, but backward finds "
-                f"version {tensor.version}, updated at {tensor.updated_at}: its gradient would mix two sets of "
-                "weights; call backward before updating, or run forward again after it"
+                f"{tensor.label} was used at {source.describe(line)} in version {version}, but backward "
+                f"finds version {tensor.version}, updated at {tensor.updated_at}: its gradient would mix two "
+                "sets of weights; call backward before updating, or run forward again after it"
             )
         return tensor.data
 
@@ -145,24 +145,25 @@ def record(data: Any, *inputs: tuple[Tensor, Any]) -> Tensor:
 
 
 class WeightPart:
-    """A contribution to a parameter's gradient that backward has left for later; `run()` computes and adds it."""
+    """A contribution to a parameter's gradient that backward left for later; `run()` computes and adds it."""
 
-    __slots__ = ("_g", "_gradient", "_node", "_used", "parameter")
+    __slots__ = ("_done", "_g", "_gradient", "_node", "parameter")
 
     def __init__(
-        self, parameter: Parameter, gradient: Any, g: Array, node: Node, used: Callable[[Tensor], None]
+        self, parameter: Parameter, gradient: Any, g: Array, node: Node, done: Callable[..., None]
     ) -> None:
         self.parameter = parameter
         self._gradient = gradient
         self._g = g
         self._node = node
-        self._used = used
+        self._done = done
 
     def run(self) -> None:
-        _contribute(self.parameter, self._gradient, self._g)
-        for parameter in self._node.watched:
-            parameter.watch.weights_done(parameter)
-        self._used(self.parameter)
+        if type(self._gradient) is direct:
+            self.parameter.accumulate_direct(self._gradient.function, self._g)
+        else:
+            self.parameter.accumulate(self._gradient(self._g))
+        self._done(self._node, [self.parameter])
 
 
 def backward(
@@ -179,9 +180,10 @@ def backward(
     ready: called with a parameter after its last contribution, once no node that is left reads its weights.
     tick: called after every node, so that communication can advance meanwhile.
 
-    A node is newer than all it was computed from, so when its turn comes, everything that it has contributed to has
-    been through. The gradients on the way live in a table of this call, so a second backward starts afresh, and adds
-    the same once more to the leaves. There is no recursion, so a chain may be as long as memory lasts.
+    A node is newer than all it was computed from, so when its turn comes, everything that it has contributed
+    to has been through. The gradients on the way live in a table of this call, so a second backward starts
+    afresh, and adds the same once more to the leaves. There is no recursion, so a chain may be as long as
+    memory lasts.
     """
     seed = _first_gradient(root, grad)
     if root.node is None:
@@ -190,17 +192,18 @@ def backward(
             ready(root)
         return []
     nodes = _newest_first(root.node)
-    uses: dict[Tensor, int] = {}  # how often each leaf is still an input of the nodes that are left
-    for node in nodes:
-        for leaf, _ in node.leaves:
-            uses[leaf] = uses.get(leaf, 0) + 1
-
-    def used(leaf: Tensor) -> None:
-        uses[leaf] -= 1
-        if ready is not None and not uses[leaf] and isinstance(leaf, Parameter):
-            ready(leaf)
-
     deferred = set(defer)
+    uses = _count_uses(nodes) if ready is not None else {}
+
+    def done(node: Node, leaves: Iterable[Tensor]) -> None:
+        for parameter in node.watched:
+            parameter.watch.weights_done(parameter)  # type: ignore[union-attr]
+        if ready is not None:
+            for leaf in leaves:
+                uses[leaf] -= 1
+                if not uses[leaf] and isinstance(leaf, Parameter):
+                    ready(leaf)
+
     parts: list[WeightPart] = []
     gradients: dict[Node, Array] = {root.node: seed}
     for node in nodes:
@@ -222,19 +225,27 @@ def backward(
         for leaf, gradient in node.leaves:
             if type(gradient) is Part:
                 results = results or gradient.function(g)
-                gradient = _already(results[gradient.i])
+                gradient = _returning(results[gradient.i])
             if leaf in deferred:
-                parts.append(WeightPart(leaf, gradient, g, node, used))
+                parts.append(WeightPart(leaf, gradient, g, node, done))
+            elif type(gradient) is direct:
+                leaf.accumulate_direct(gradient.function, g)
             else:
-                _contribute(leaf, gradient, g)
-        for parameter in node.watched:
-            parameter.watch.weights_done(parameter)
-        for leaf, _ in node.leaves:
-            if leaf not in deferred:
-                used(leaf)
+                leaf.accumulate(gradient(g))
+        if node.leaves or node.watched:
+            done(node, [leaf for leaf, _ in node.leaves if leaf not in deferred])
         if tick is not None:
             tick()
     return parts
+
+
+def _count_uses(nodes: list[Node]) -> dict[Tensor, int]:
+    """Count how often each leaf is an input."""
+    uses: dict[Tensor, int] = {}
+    for node in nodes:
+        for leaf, _ in node.leaves:
+            uses[leaf] = uses.get(leaf, 0) + 1
+    return uses
 
 
 def _first_gradient(root: Tensor, grad: Any) -> Array:
@@ -255,7 +266,8 @@ def _first_gradient(root: Tensor, grad: Any) -> Array:
     grad = np.asarray(grad)
     if grad.shape != root.shape or grad.dtype != root.dtype:
         raise ValueError(
-            f"grad must be like the tensor, {root.dtype} of shape {root.shape}, got {grad.dtype} of shape {grad.shape}"
+            f"grad must be like the tensor, {root.dtype} of shape {root.shape}, "
+            f"got {grad.dtype} of shape {grad.shape}"
         )
     return grad
 
@@ -272,12 +284,5 @@ def _newest_first(root: Node) -> list[Node]:
     return sorted(found, key=attrgetter("number"), reverse=True)
 
 
-def _contribute(leaf: Tensor, gradient: Any, g: Array) -> None:
-    if type(gradient) is direct:
-        leaf.accumulate_direct(gradient.function, g)
-    else:
-        leaf.accumulate(gradient(g))
-
-
-def _already(part: Array) -> Gradient:
+def _returning(part: Array) -> Gradient:
     return lambda g: part

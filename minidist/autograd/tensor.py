@@ -5,9 +5,9 @@
     loss.backward()             # walks it
     x.grad                      # [2. 4. 6.]
 
-A Tensor is a *value*: its array is read-only, and every operation makes a new one. Only a Parameter changes, when an
-optimizer updates it between steps, and it counts its versions so that no gradient is computed with the wrong one.
-Read next: `tape.py`, which has `record` (forward) and `backward`.
+A Tensor is a *value*: its array is read-only, and every operation makes a new one. Only a Parameter changes,
+when an optimizer updates it between steps, and it counts its versions so that no gradient is computed with
+the wrong one. Read next: `parameter.py`, or at once `tape.py`, which has `record` (forward) and `backward`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ def as_array(value: Any) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError("got a masked array, whose mask would be lost; choose a value: array.filled(0.0)")
     array = np.asarray(value)
-    if array.dtype.kind == "f" and array.dtype.itemsize in (4, 8) or array.dtype.kind in "iub":
+    if (array.dtype.kind == "f" and array.dtype.itemsize in (4, 8)) or array.dtype.kind in "iub":
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     raise TypeError(
         f"got dtype {array.dtype}, expected float32, float64, integers or bool; convert it with .astype"
@@ -37,12 +37,13 @@ def as_array(value: Any) -> Array:
 class Tensor:
     """Hold an array and the node of the tape that computed it.
 
-    data: a NumPy array, or numbers, lists, ... that make one. float32 and float64 can be differentiated; integers
-        and bool serve as indices, labels and masks. The array is not copied, but read-only through this Tensor.
+    data: a NumPy array, or numbers, lists, ... that make one. float32 and float64 can be differentiated;
+        integers and bool serve as indices, labels and masks. The array is not copied; through this Tensor it is
+        read-only.
     requires_grad: whether `backward` should leave d(loss)/d(this) in `.grad`.
 
-    `==` and `hash` go by object, as for every Python object that is not a number: two tensors that both hold 3.0 are
-    two variables. `<`, `<=`, `>`, `>=` compare the values and return arrays of bool.
+    `==` and `hash` go by object, as for every Python object that is not a number: two tensors that both hold
+    3.0 are two variables. `<`, `<=`, `>`, `>=` compare the values and return arrays of bool.
     """
 
     __slots__ = ("__weakref__", "data", "grad", "node", "requires_grad")
@@ -52,9 +53,7 @@ class Tensor:
     node: Any  # the tape.Node that computed it; None for a leaf
     requires_grad: bool
 
-    __array_ufunc__ = (
-        None  # array * tensor: NumPy leaves it to Tensor.__rmul__, instead of looping over elements
-    )
+    __array_ufunc__ = None  # makes NumPy leave `array * tensor` to Tensor.__rmul__
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
         array = as_array(data)
@@ -132,13 +131,15 @@ class Tensor:
         ready: Callable[["Parameter"], None] | None = None,
         tick: Callable[[], None] | None = None,
     ) -> "list[tape.WeightPart]":
-        """Add d(self)/d(leaf) to the `.grad` of every leaf that self was computed from; see `tape.backward`."""
+        """Add d(self)/d(leaf) to the `.grad` of every leaf behind self; `tape.backward` says all about it."""
         return tape.backward(self, grad, defer, ready, tick)
 
     def accumulate(self, part: Array) -> None:
-        """Add one contribution to `.grad`; the first one is copied, because others may hold the same array."""
+        """Add one contribution to `.grad`. The first is copied, because others may hold the same array."""
         if part.shape != self.shape:
-            raise ValueError(f"the gradient of a tensor of shape {self.shape} must have its shape, got {part.shape}")
+            raise ValueError(
+                f"the gradient of a tensor of shape {self.shape} must have its shape, got {part.shape}"
+            )
         self.grad = np.array(part) if self.grad is None else np.asarray(self.grad + part)
 
     def accumulate_direct(self, function: Callable[[Array, Array | None, bool], Array], g: Array) -> None:
@@ -217,9 +218,7 @@ class Tensor:
         return ops.swapaxes(self, axis1, axis2)
 
     def reshape(self, *shape: Any) -> "Tensor":
-        return ops.reshape(
-            self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        )
+        return ops.reshape(self, shape[0] if len(shape) == 1 else shape)
 
     def sum(self, axis: Axes = None, keepdims: bool = False) -> "Tensor":
         return ops.sum(self, axis, keepdims)
@@ -259,5 +258,5 @@ def _values(other: Any) -> Any:
     return other.data if isinstance(other, Tensor) else other
 
 
-# Operations are made of Tensors and Tensors have operations: whichever module comes first must end with an import.
+# Operations are made of Tensors, and Tensors have operations: the module that comes first imports last.
 from minidist.autograd import ops, tape  # noqa: E402

@@ -10,7 +10,9 @@ def test_a_wrong_gradient_is_found_with_its_element_and_both_values():
     def square(x):
         return record(x.data**2, (x, lambda g: g * 2 * x.data + [0, 0, 0.001]))
 
-    with pytest.raises(AssertionError, match=r"input 0, element \(2,\): the gradient is .* differences .* say"):
+    with pytest.raises(
+        AssertionError, match=r"input 0, element \(2,\): the gradient is .* differences .* say"
+    ):
         check_gradients(square, [1.0, 2.0, 3.0])
 
 

@@ -143,8 +143,15 @@ MAGNITUDES = [1e-8, 1e-3, 1e3, 1e8]
     "operation", ["negative", "absolute", "relu", "sigmoid", "tanh", "softplus", "gelu", "norm", "sum"]
 )
 def test_gradient_at_large_and_small_magnitudes(operation, scale):
-    smooth = operation in ("sigmoid", "tanh", "softplus", "gelu")  # their scale is 1; the others have a corner at 0
-    check_gradients(ONE_INPUT[operation], scale * numbers(2, 3), step=6e-6 / min(scale, 1) if smooth else 6e-6)
+    smooth = operation in (
+        "sigmoid",
+        "tanh",
+        "softplus",
+        "gelu",
+    )  # their scale is 1; the others have a corner at 0
+    check_gradients(
+        ONE_INPUT[operation], scale * numbers(2, 3), step=6e-6 / min(scale, 1) if smooth else 6e-6
+    )
 
 
 @pytest.mark.parametrize("scale", MAGNITUDES)
@@ -182,7 +189,9 @@ def test_gradient_of_reductions(operation, axis, keepdims):
     check_gradients(lambda x: REDUCTIONS[operation](x, axis=axis, keepdims=keepdims), x)
     expected = {"norm": np.linalg.norm}.get(operation, getattr(np, operation, None))
     if operation != "norm":
-        np.testing.assert_allclose(REDUCTIONS[operation](Tensor(x), axis, keepdims).data, expected(x, axis, keepdims=keepdims))
+        np.testing.assert_allclose(
+            REDUCTIONS[operation](Tensor(x), axis, keepdims).data, expected(x, axis, keepdims=keepdims)
+        )
 
 
 @pytest.mark.parametrize("operation", REDUCTIONS)
@@ -270,7 +279,9 @@ def test_conv2d_is_a_correlation_at_each_place():
     expected = np.zeros((2, 4, 2, 3))
     for i in range(2):
         for j in range(3):
-            expected[:, :, i, j] = np.einsum("nchw,ochw->no", x[:, :, 2 * i : 2 * i + 3, 2 * j : 2 * j + 2], weight)
+            expected[:, :, i, j] = np.einsum(
+                "nchw,ochw->no", x[:, :, 2 * i : 2 * i + 3, 2 * j : 2 * j + 2], weight
+            )
     np.testing.assert_allclose(ops.conv2d(x, weight, stride=2).data, expected, atol=1e-14)
 
 

@@ -105,7 +105,8 @@ def test_backward_through_updated_weights_names_both_lines():
         loss.backward()
     message = str(error.value)
     assert re.search(
-        f"'hidden.weight' was used at {re.escape(used)} in version 0.*version 1, updated at {re.escape(updated)}", message
+        f"'hidden.weight' was used at {re.escape(used)} in version 0.*version 1, updated at {re.escape(updated)}",
+        message,
     )
 
 
@@ -127,7 +128,7 @@ def test_operations_save_the_version_of_weights_and_not_the_array(operation):
     w = Parameter([1.0, 2.0])
     y = operation(w).sum()
     w.updated()
-    with pytest.raises(RuntimeError, match="version 0.*finds version 1"):
+    with pytest.raises(RuntimeError, match=r"version 0.*finds version 1"):
         y.backward()
 
 

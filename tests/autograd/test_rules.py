@@ -58,11 +58,15 @@ def test_norm_neither_overflows_nor_vanishes(scale):
 
 def test_equal_maxima_share_the_gradient():
     np.testing.assert_array_equal(gradient(lambda x: x.max(), [1.0, 3.0, 3.0, 3.0]), [0, 1 / 3, 1 / 3, 1 / 3])
-    np.testing.assert_array_equal(gradient(lambda x: x.min(axis=1), [[1.0, 1.0], [2.0, 5.0]]), [[0.5, 0.5], [1, 0]])
+    np.testing.assert_array_equal(
+        gradient(lambda x: x.min(axis=1), [[1.0, 1.0], [2.0, 5.0]]), [[0.5, 0.5], [1, 0]]
+    )
     np.testing.assert_array_equal(gradient(lambda x: ops.maximum(x, 2.0), [1.0, 2.0, 3.0]), [0, 0.5, 1])
     np.testing.assert_array_equal(gradient(lambda x: ops.minimum(x, 2.0), [1.0, 2.0, 3.0]), [1, 0.5, 0])
     np.testing.assert_array_equal(gradient(lambda x: ops.maximum(x, x), [1.0, 2.0]), [1, 1])
-    np.testing.assert_array_equal(gradient(lambda x: ops.max_pool2d(x, 2), np.ones((1, 1, 2, 2))).ravel(), [0.25] * 4)
+    np.testing.assert_array_equal(
+        gradient(lambda x: ops.max_pool2d(x, 2), np.ones((1, 1, 2, 2))).ravel(), [0.25] * 4
+    )
 
 
 def test_corners_have_gradient_zero():
@@ -71,7 +75,9 @@ def test_corners_have_gradient_zero():
 
 
 def test_clip_passes_the_gradient_up_to_and_on_its_limits():
-    np.testing.assert_array_equal(gradient(lambda x: ops.clip(x, 0, 1), [-1.0, 0.0, 0.5, 1.0, 2.0]), [0, 1, 1, 1, 0])
+    np.testing.assert_array_equal(
+        gradient(lambda x: ops.clip(x, 0, 1), [-1.0, 0.0, 0.5, 1.0, 2.0]), [0, 1, 1, 1, 0]
+    )
 
 
 def test_powers_at_zero():
@@ -133,7 +139,14 @@ def test_cross_entropy_is_the_sum_over_its_examples_divided_by_the_global_count(
 
 
 def test_broadcast_gradients_have_the_shape_of_the_input():
-    for small, large in [((1,), (1, 2)), ((1, 3), (4, 3)), ((), (5, 4)), ((1,), (5, 4)), ((4, 1), (1, 4)), ((), ())]:
+    for small, large in [
+        ((1,), (1, 2)),
+        ((1, 3), (4, 3)),
+        ((), (5, 4)),
+        ((1,), (5, 4)),
+        ((4, 1), (1, 4)),
+        ((), ()),
+    ]:
         a, b = Tensor(np.ones(small), requires_grad=True), Tensor(np.full(large, 2.0), requires_grad=True)
         (a * b).sum().backward()
         assert a.grad.shape == small
@@ -240,11 +253,23 @@ def test_a_tensor_of_float32_beside_one_of_float64_is_refused_with_both_named():
         (lambda: ops.embedding(np.zeros((2, 3)), [-1]), IndexError, "rows 0 to 1"),
         (lambda: ops.embedding(np.zeros((2, 3)), [0.5]), TypeError, "float64"),
         (lambda: ops.dropout(np.zeros(3), 1.0, 0, "d", 0), ValueError, "rate from 0 to below 1, got 1"),
-        (lambda: ops.linear(np.zeros((2, 3)), np.zeros((3, 4)), np.zeros(1)), ValueError, r"\(4,\).* got \(1,\)"),
+        (
+            lambda: ops.linear(np.zeros((2, 3)), np.zeros((3, 4)), np.zeros(1)),
+            ValueError,
+            r"\(4,\).* got \(1,\)",
+        ),
         (lambda: ops.linear(np.zeros((2, 3)), np.zeros((4, 3))), ValueError, r"\(2, 3\).*\(4, 3\)"),
         (lambda: ops.conv2d(np.zeros((1, 2, 3, 3)), np.zeros((1, 3, 1, 1))), ValueError, "one c"),
-        (lambda: ops.conv2d(np.zeros((1, 1, 2, 2)), np.zeros((1, 1, 3, 3))), ValueError, "3x3 do not fit.*2x2"),
-        (lambda: ops.conv2d(np.zeros((1, 1, 2, 2)), np.zeros((2, 1, 1, 1)), np.zeros(1)), ValueError, r"\(2,\)"),
+        (
+            lambda: ops.conv2d(np.zeros((1, 1, 2, 2)), np.zeros((1, 1, 3, 3))),
+            ValueError,
+            "3x3 do not fit.*2x2",
+        ),
+        (
+            lambda: ops.conv2d(np.zeros((1, 1, 2, 2)), np.zeros((2, 1, 1, 1)), np.zeros(1)),
+            ValueError,
+            r"\(2,\)",
+        ),
         (lambda: ops.max_pool2d(np.zeros((1, 1, 3, 4)), 2), ValueError, "squares of 2 .* 3x4"),
         (lambda: ops.causal_attention(*(np.zeros((1, 1, t, 2)) for t in (3, 3, 4))), ValueError, "one shape"),
         (lambda: ops.mean(np.zeros((0, 3))), ValueError, "at least one element"),

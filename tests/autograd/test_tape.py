@@ -164,7 +164,9 @@ def log_operation(name, log, *tensors, result=None):
 
         return function
 
-    return record(np.ones(2) if result is None else result, *((t, gradient(i)) for i, t in enumerate(tensors)))
+    return record(
+        np.ones(2) if result is None else result, *((t, gradient(i)) for i, t in enumerate(tensors))
+    )
 
 
 def test_nodes_run_in_reverse_order_of_creation_and_inputs_before_weights():
