@@ -33,9 +33,9 @@ class Core:
         self.size: int = endpoint.size
         self.members: tuple[int, ...] = endpoint.members  # world ranks, in the order of the ranks here
         self.transport: str = endpoint.transport  # "mpi" or "threads"
-        # One list each for this rank, shared by all communicators that come from the same world.
+        # What a rank has in flight is one list for all its communicators: whoever waits moves all of it.
         self.progress: Progress = parent.progress if parent else Progress(endpoint.idle)
-        self.listeners: list[Listener] = parent.listeners if parent else []
+        self.listeners: list[Listener] = list(parent.listeners) if parent else []
         self._sent = {purpose: [0, 0] for purpose in PURPOSES}
         self._collectives = 0  # started so far: the number of the next one
         self._messages = 0  # point-to-point operations started so far

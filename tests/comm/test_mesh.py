@@ -34,7 +34,7 @@ def test_groups_are_the_ranks_that_differ_along_the_axes_alone():
         (
             6,
             {"data": 2, "tensor": 2},
-            r"6 ranks cannot form data=2 x tensor=2 \(4\); try data=3,tensor=2 or data=2,tensor=3",
+            r"6 ranks cannot form data=2 x tensor=2 \(4\); try data=2,tensor=3 or data=3,tensor=2 or ",
         ),
         (7, {"data": 2}, r"7 ranks cannot form data=2 \(2\); try data=7, or start 2 ranks"),
         (2, {}, "2 ranks cannot form a mesh without axes"),

@@ -75,10 +75,11 @@ def test_ranks_in_different_collectives():
 def test_a_collective_that_one_rank_never_calls():
     def program(comm):
         if comm.rank == 0:
+            time.sleep(0.05)  # the others have left when it comes
             comm.all_reduce(1.0)
 
     text = story(program, 4)
-    assert text.startswith("rank 0 waits for rank 1, which has left:") or text.startswith("no rank can go on")
+    assert text.startswith("no rank can go on:")
     assert "rank 0 waits in all_reduce #0(reduction=sum) on 'world', waiting for rank 1" in text
     assert "rank 3 has left: its function has returned" in text
 
