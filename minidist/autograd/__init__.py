@@ -11,9 +11,10 @@ check.py              is this gradient right? Compare it with differences of fun
 """
 
 from minidist.autograd import ops
+from minidist.autograd.backward import WeightPart
 from minidist.autograd.check import check_gradients
 from minidist.autograd.parameter import Parameter, Watch
-from minidist.autograd.tape import WeightPart, direct, joint, keep, no_grad, record
+from minidist.autograd.tape import direct, joint, keep, no_grad, record
 from minidist.autograd.tensor import Tensor
 
 __all__ = [

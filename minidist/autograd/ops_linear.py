@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from minidist import _kernels as kernels
-from minidist.autograd.ops_elementwise import operands, unbroadcast
+from minidist.autograd.operands import operands, unbroadcast
 from minidist.autograd.ops_shape import reshape
 from minidist.autograd.tape import direct, keep, record
 from minidist.autograd.tensor import Array, Tensor

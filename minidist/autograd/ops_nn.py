@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from minidist import _kernels as kernels
-from minidist.autograd.ops_elementwise import multiply, operands
+from minidist.autograd.operands import operands
+from minidist.autograd.ops_elementwise import multiply
 from minidist.autograd.ops_linear import rows
 from minidist.autograd.ops_reduce import max
 from minidist.autograd.ops_shape import reshape

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from minidist import _kernels as kernels
-from minidist.autograd.ops_elementwise import negative, operands
+from minidist.autograd.operands import operands
+from minidist.autograd.ops_elementwise import negative
 from minidist.autograd.tape import keep, record
 from minidist.autograd.tensor import Array, Axes, Tensor
 

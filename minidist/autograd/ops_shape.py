@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minidist.autograd.ops_elementwise import operands, unbroadcast
+from minidist.autograd.operands import operands, unbroadcast
 from minidist.autograd.parameter import Parameter
 from minidist.autograd.tape import record
 from minidist.autograd.tensor import Array, Tensor

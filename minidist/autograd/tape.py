@@ -1,4 +1,4 @@
-"""The tape: what was computed, and the walk back through it.
+"""The tape: what was computed, and how to get its gradient.
 
     x ----> multiply ----> sum ----> loss           forward: `record` adds a node for each operation
     x.grad <- * 2x  <----- broadcast <- 1.0         backward: gradient functions are called, newest node first
@@ -11,13 +11,12 @@ An operation is its forward and, beside it, its gradient, one function for each 
 
 A node knows the nodes of its inputs, not its output, so whatever nobody needs any more is freed at once.
 There is one function for each input so that a schedule can compute input gradients now, because the stage
-before is waiting for them, and weight gradients later (`defer`). Read next: `ops_elementwise.py`.
+before is waiting for them, and weight gradients later. Read next: `backward.py`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextvars import ContextVar
 from itertools import count
-from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
@@ -142,147 +141,3 @@ def record(data: Any, *inputs: tuple[Tensor, Any]) -> Tensor:
         out.node = Node(inner, leaves, watched)
         out.requires_grad = True
     return out
-
-
-class WeightPart:
-    """A contribution to a parameter's gradient that backward left for later; `run()` computes and adds it."""
-
-    __slots__ = ("_done", "_g", "_gradient", "_node", "parameter")
-
-    def __init__(
-        self, parameter: Parameter, gradient: Any, g: Array, node: Node, done: Callable[..., None]
-    ) -> None:
-        self.parameter = parameter
-        self._gradient = gradient
-        self._g = g
-        self._node = node
-        self._done = done
-
-    def run(self) -> None:
-        if type(self._gradient) is direct:
-            self.parameter.accumulate_direct(self._gradient.function, self._g)
-        else:
-            self.parameter.accumulate(self._gradient(self._g))
-        self._done(self._node, [self.parameter])
-
-
-def backward(
-    root: Tensor,
-    grad: Any = None,
-    defer: Iterable[Parameter] = (),
-    ready: Callable[[Parameter], None] | None = None,
-    tick: Callable[[], None] | None = None,
-) -> list[WeightPart]:
-    """Walk the tape from `root` to the leaves, newest node first, and add to each leaf's gradient.
-
-    grad: d(loss)/d(root), of root's shape and dtype; may be left out if root is the loss itself, one number.
-    defer: parameters whose gradients are not computed now. Their parts are returned, for the caller to run.
-    ready: called with a parameter after its last contribution, once no node that is left reads its weights.
-    tick: called after every node, so that communication can advance meanwhile.
-
-    A node is newer than all it was computed from, so when its turn comes, everything that it has contributed
-    to has been through. The gradients on the way live in a table of this call, so a second backward starts
-    afresh, and adds the same once more to the leaves. There is no recursion, so a chain may be as long as
-    memory lasts.
-    """
-    seed = _first_gradient(root, grad)
-    if root.node is None:
-        root.accumulate(seed)
-        if ready is not None and isinstance(root, Parameter):
-            ready(root)
-        return []
-    nodes = _newest_first(root.node)
-    deferred = set(defer)
-    uses = _count_uses(nodes) if ready is not None else {}
-
-    def done(node: Node, leaves: Iterable[Tensor]) -> None:
-        for parameter in node.watched:
-            parameter.watch.weights_done(parameter)  # type: ignore[union-attr]
-        if ready is not None:
-            for leaf in leaves:
-                uses[leaf] -= 1
-                if not uses[leaf] and isinstance(leaf, Parameter):
-                    ready(leaf)
-
-    parts: list[WeightPart] = []
-    gradients: dict[Node, Array] = {root.node: seed}
-    for node in nodes:
-        g = gradients.pop(node)
-        results: Any = None  # of joint gradient functions
-        for source_node, gradient in node.inner:  # inputs first: somebody may be waiting for these
-            if type(gradient) is Part:
-                results = results or gradient.function(g)
-                part = results[gradient.i]
-            elif type(gradient) is direct:
-                part = gradient.function(g, None, False)
-            else:
-                part = gradient(g)
-            if source_node in gradients:
-                part = gradients[source_node] + part  # not +=: others may hold the array
-            if type(part) is not np.ndarray:
-                part = np.asarray(part)  # NumPy returns scalars in place of 0-d arrays
-            gradients[source_node] = part
-        for leaf, gradient in node.leaves:
-            if type(gradient) is Part:
-                results = results or gradient.function(g)
-                gradient = _returning(results[gradient.i])
-            if leaf in deferred:
-                parts.append(WeightPart(leaf, gradient, g, node, done))
-            elif type(gradient) is direct:
-                leaf.accumulate_direct(gradient.function, g)
-            else:
-                leaf.accumulate(gradient(g))
-        if node.leaves or node.watched:
-            done(node, [leaf for leaf, _ in node.leaves if leaf not in deferred])
-        if tick is not None:
-            tick()
-    return parts
-
-
-def _count_uses(nodes: list[Node]) -> dict[Tensor, int]:
-    """Count how often each leaf is an input."""
-    uses: dict[Tensor, int] = {}
-    for node in nodes:
-        for leaf, _ in node.leaves:
-            uses[leaf] = uses.get(leaf, 0) + 1
-    return uses
-
-
-def _first_gradient(root: Tensor, grad: Any) -> Array:
-    if not root.requires_grad:
-        raise ValueError(
-            "backward needs a tensor that was computed from one with requires_grad=True, outside no_grad(); "
-            "this one was not"
-        )
-    if grad is None:
-        if root.size != 1:
-            raise ValueError(
-                f"backward without a gradient needs a loss of one element, got shape {root.shape}; "
-                f"reduce it first (.sum()), or give grad, an array of shape {root.shape}"
-            )
-        return np.ones(root.shape, root.dtype)
-    if isinstance(grad, Tensor):
-        grad = grad.data
-    grad = np.asarray(grad)
-    if grad.shape != root.shape or grad.dtype != root.dtype:
-        raise ValueError(
-            f"grad must be like the tensor, {root.dtype} of shape {root.shape}, "
-            f"got {grad.dtype} of shape {grad.shape}"
-        )
-    return grad
-
-
-def _newest_first(root: Node) -> list[Node]:
-    """List every node that leads to `root`, in reverse order of creation."""
-    found = {root}
-    waiting = [root]
-    while waiting:
-        for node, _ in waiting.pop().inner:
-            if node not in found:
-                found.add(node)
-                waiting.append(node)
-    return sorted(found, key=attrgetter("number"), reverse=True)
-
-
-def _returning(part: Array) -> Gradient:
-    return lambda g: part

@@ -7,7 +7,8 @@
 
 A Tensor is a *value*: its array is read-only, and every operation makes a new one. Only a Parameter changes,
 when an optimizer updates it between steps, and it counts its versions so that no gradient is computed with
-the wrong one. Read next: `parameter.py`, or at once `tape.py`, which has `record` (forward) and `backward`.
+the wrong one. Read next: `parameter.py`, or at once `tape.py`, which records operations, and `backward.py`, which
+differentiates them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -130,9 +131,9 @@ class Tensor:
         defer: Iterable["Parameter"] = (),
         ready: Callable[["Parameter"], None] | None = None,
         tick: Callable[[], None] | None = None,
-    ) -> "list[tape.WeightPart]":
-        """Add d(self)/d(leaf) to the `.grad` of every leaf behind self; `tape.backward` says all about it."""
-        return tape.backward(self, grad, defer, ready, tick)
+    ) -> "list[WeightPart]":
+        """Add d(self)/d(leaf) to the `.grad` of every leaf behind self; `backward.py` says all about it."""
+        return backward(self, grad, defer, ready, tick)
 
     def accumulate(self, part: Array) -> None:
         """Add one contribution to `.grad`. The first is copied, because others may hold the same array."""
@@ -259,4 +260,5 @@ def _values(other: Any) -> Any:
 
 
 # Operations are made of Tensors, and Tensors have operations: the module that comes first imports last.
-from minidist.autograd import ops, tape  # noqa: E402
+from minidist.autograd import ops  # noqa: E402
+from minidist.autograd.backward import WeightPart, backward  # noqa: E402
