@@ -15,15 +15,15 @@ __version__ = "0.1.0"
 _threads = os.environ.setdefault("OMP_NUM_THREADS", "1")
 for _library in ("OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", _threads)
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "passive"
-)  # an idle arithmetic thread must not spin beside other ranks
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # an idle arithmetic thread must not spin beside ranks
 
 if "numpy" in sys.modules:  # too late for the environment: tell the loaded libraries themselves
     import threadpoolctl
 
     threadpoolctl.threadpool_limits(int(_threads) if _threads.isdigit() else 1)
 
-from minidist.launch import LaunchTimeout, RankFailed, launch  # noqa: E402  (after the environment is set)
+from minidist.launch import LaunchTimeout, RankFailed, before_mpi, launch  # noqa: E402  (after the environment)
+
+before_mpi.watch()
 
 __all__ = ["LaunchTimeout", "RankFailed", "launch"]

@@ -26,6 +26,8 @@ from minidist.launch import LaunchTimeout, RankFailed, launch, mpiexec
 from minidist.launch.stacks import ask_for_stacks, where
 from minidist.launch.terminal import Terminal
 
+GRACE = 0.5  # seconds in which MPI itself may end the job of a rank that has failed
+
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Read the command line: our options end where the program's begin."""
@@ -81,15 +83,17 @@ def run_on_mpi(given: argparse.Namespace) -> int:
         program = [sys.executable, *(["-m"] if given.module else []), *given.program]
         job = mpiexec.start(given.n, directory, program, extra)
         family: set[int] = set()
-        limit = time.monotonic() + given.timeout if given.timeout else float("inf")
+        limit, failed_at = time.monotonic() + (given.timeout or float("inf")), float("inf")
         try:
-            while job.poll() is None and time.monotonic() < limit:
+            while job.poll() is None and time.monotonic() < failed_at + GRACE:
                 pump(pipes, terminal, 0.05)
-                if not family and all((directory / f"pid-{rank}").exists() for rank in range(given.n)):
+                if time.monotonic() > limit:
+                    explain_limit(given, directory, terminal)
+                    return 124  # as timeout(1)
+                if any(mpiexec.exit_codes(given.n, directory).values()):
+                    failed_at = min(failed_at, time.monotonic())  # until MPI is up, mpiexec may not notice it
+                if not family and len(pids(given.n, directory)) == given.n:
                     family = mpiexec.family(job.pid)
-            if job.returncode is None:
-                explain_limit(given, directory, terminal)
-                return 124  # as timeout(1)
             pump(pipes, terminal, 0.0)
             return 0 if job.returncode == 0 else explain_end(job.returncode, given.n, directory, terminal)
         finally:
@@ -120,7 +124,8 @@ def pump(pipes: selectors.BaseSelector, terminal: Terminal, patience: float) -> 
 def pids(n: int, directory: Path) -> dict[int, int]:
     """Return the process of each rank that has started."""
     files = {rank: directory / f"pid-{rank}" for rank in range(n)}
-    return {rank: int(file.read_text()) for rank, file in files.items() if file.exists()}
+    texts = {rank: file.read_text() for rank, file in files.items() if file.exists()}
+    return {rank: int(text) for rank, text in texts.items() if text}
 
 
 def explain_limit(given: argparse.Namespace, directory: Path, terminal: Terminal) -> None:
@@ -133,16 +138,16 @@ def explain_limit(given: argparse.Namespace, directory: Path, terminal: Terminal
         terminal.say(f"rank {rank} stands at {where(frames)}")
 
 
-def explain_end(code: int, n: int, directory: Path, terminal: Terminal) -> int:
+def explain_end(code: int | None, n: int, directory: Path, terminal: Terminal) -> int:
     """Say what ended a job if its ranks could not; return the exit code of the rank that was the cause."""
     codes = mpiexec.exit_codes(n, directory)
     codes = {rank: own for rank, own in codes.items() if own} or codes
     for rank, own in codes.items():
-        if own > 128 or not terminal.said_something:
+        if not terminal.said_something or own in (128 + signal.SIGKILL, 128 + signal.SIGSEGV):
             terminal.say(f"minidist.launch: rank {rank} {mpiexec.how_it_died(own)}")
     if not codes and not terminal.said_something:
         terminal.say((directory / "mpiexec").read_text(errors="replace"))
-    return next((own for own in codes.values() if own), code if code > 0 else 128 - code)
+    return next((own for own in codes.values() if own), code if code and code > 0 else 1)
 
 
 def run_on_threads(given: argparse.Namespace) -> int:

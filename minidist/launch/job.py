@@ -103,7 +103,8 @@ class Job:
         files = [self.directory / f"ready-{process}" for process in range(processes)]
         until = time.monotonic() + START_LIMIT
         while not all(file.exists() for file in files):
-            if self._process.poll() is not None or time.monotonic() > until:
+            gone = self._process.poll() is not None or mpiexec.exit_codes(self.n, self.directory)
+            if gone or time.monotonic() > until:
                 said = [*sorted(self.directory.glob("stderr-*")), *self.directory.glob("mpiexec")]
                 text = "".join(file.read_text(errors="replace") for file in said).strip()
                 raise RuntimeError(

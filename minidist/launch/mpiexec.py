@@ -65,7 +65,8 @@ def environment(temporary: Path) -> dict[str, str]:
 
 
 # Run by sh on each rank; $0 is the job's directory, "$@" the program. The program's pid is noted; when it ends, its
-# exit code, before mpiexec hears of it and ends the others: so the one that has a code was the first.
+# exit code, before mpiexec hears of it and ends the others: so the one that has a code was the first. A death by a
+# signal is passed on as one: only then does mpiexec end the others at once, whatever they do.
 ON_EACH_RANK = """
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}
 if [ -n "$MINIDIST_TMPDIR" ]; then export TMPDIR="$MINIDIST_TMPDIR"; else unset TMPDIR; fi
@@ -73,6 +74,7 @@ export MINIDIST_STACKS="$0/stack-$rank"
 sh -c 'rank=$1; shift; echo $$ >"$0/pid-$rank"; exec "$@" >"$0/stdout-$rank" 2>"$0/stderr-$rank"' "$0" $rank "$@"
 code=$?
 echo $code >"$0/exit-$rank"
+if [ $code -gt 128 ]; then kill -$((code - 128)) $$; fi
 exit $code
 """
 
