@@ -8,7 +8,6 @@ For work on the kernels: `python setup.py build_ext --inplace`.
 
 from pathlib import Path
 
-from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 KERNELS = Path("minidist/_kernels")
@@ -28,4 +27,4 @@ compiled = Extension(
     optional=True,
 )
 
-setup(ext_modules=cythonize([compiled]))
+setup(ext_modules=[compiled])  # setuptools finds Cython by itself; cythonize() would forget `optional`
