@@ -83,22 +83,29 @@ def backward(
 
     parts: list[WeightPart] = []
     gradients: dict[Node, Array] = {root.node: seed}
+    ours: set[Node] = set()  # those whose gradient is an array that nobody else holds, so it can be added to
     for node in nodes:
         g = gradients.pop(node)
         results: Any = None  # of joint gradient functions
-        for source_node, gradient in node.inner:  # inputs first: somebody may be waiting for these
+        for behind, gradient in node.inner:  # inputs first: somebody may be waiting for these
+            held = gradients.get(behind)
             if type(gradient) is Part:
                 results = results or gradient.function(g)
                 part = results[gradient.i]
-            elif type(gradient) is direct:
-                part = gradient.function(g, None, False)
-            else:
+            elif type(gradient) is not direct:
                 part = gradient(g)
-            if source_node in gradients:
-                part = gradients[source_node] + part  # not +=: others may hold the array
-            if type(part) is not np.ndarray:
-                part = np.asarray(part)  # NumPy returns scalars in place of 0-d arrays
-            gradients[source_node] = part
+            elif behind in ours:
+                gradient.function(g, held, True)
+                continue
+            else:
+                part = gradient.function(g, None, False)
+                ours.add(behind)
+            if held is not None:
+                part = held + part  # not +=, because others may hold the array
+                ours.add(behind)
+            gradients[behind] = (
+                part if type(part) is np.ndarray else np.asarray(part)
+            )  # NumPy made 0-d a scalar
         for leaf, gradient in node.leaves:
             if type(gradient) is Part:
                 results = results or gradient.function(g)

@@ -4,6 +4,7 @@ Several of these could be composed from the operations before. They stand as one
 faster or more accurate, or where the composition would keep large arrays on the tape. Read next: `check.py`.
 """
 
+from functools import reduce
 from math import sqrt
 from typing import Any
 
@@ -13,8 +14,6 @@ from minidist import _kernels as kernels
 from minidist.autograd.operands import operands
 from minidist.autograd.ops_elementwise import multiply
 from minidist.autograd.ops_linear import rows
-from minidist.autograd.ops_reduce import max
-from minidist.autograd.ops_shape import reshape
 from minidist.autograd.tape import direct, joint, keep, record
 from minidist.autograd.tensor import Array, Tensor
 from minidist.random import uniform
@@ -120,7 +119,22 @@ def max_pool2d(x: Any, size: int) -> Tensor:
         raise ValueError(
             f"max_pool2d: squares of {size} do not tile images of {h}x{w}; pad or crop them first"
         )
-    return max(reshape(x, (n, c, h // size, size, w // size, size)), axis=(3, 5))
+
+    def corners(images: Array) -> list[Array]:
+        return [images[:, :, i::size, j::size] for i in range(size) for j in range(size)]
+
+    y = reduce(np.maximum, corners(x.data))
+    x_saved = keep(x)
+
+    def gradient(g: Array) -> Array:
+        largest = [corner == y for corner in corners(x_saved())]
+        share = g / np.sum(largest, axis=0, dtype=g.dtype)  # equal ones share evenly
+        dx = np.empty((n, c, h, w), g.dtype)
+        for corner, mask in zip(corners(dx), largest, strict=True):
+            np.multiply(share, mask, out=corner)
+        return dx
+
+    return record(y, (x, gradient))
 
 
 def causal_attention(q: Any, k: Any, v: Any) -> Tensor:

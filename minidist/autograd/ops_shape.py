@@ -13,7 +13,7 @@ import numpy as np
 
 from minidist.autograd.operands import operands, unbroadcast
 from minidist.autograd.parameter import Parameter
-from minidist.autograd.tape import record
+from minidist.autograd.tape import direct, record
 from minidist.autograd.tensor import Array, Tensor
 
 
@@ -75,17 +75,21 @@ def getitem(x: Any, index: Any) -> Tensor:
     x = _tensor(x)
     shape, index = x.shape, _own(index)
 
-    def gradient(g: Array) -> Array:
+    def gradient(g: Array, out: Array | None, accumulate: bool) -> Array:
+        if out is None:
+            out = np.zeros(shape, g.dtype)
+        elif not accumulate:
+            out[...] = 0
         if _is_basic(index):  # numbers and slices take nothing twice
-            result = np.zeros(shape, g.dtype)
-            result[index] = g
-            return result
-        result = np.zeros(prod(shape), g.dtype)
-        positions = np.arange(prod(shape)).reshape(shape)[index]
-        np.add.at(result, positions.ravel(), g.ravel())  # where `+=` would count a repeated position once
-        return result.reshape(shape)
+            out[index] += g
+        else:
+            positions = np.arange(prod(shape)).reshape(shape)[index]
+            sums = np.zeros(prod(shape), g.dtype)
+            np.add.at(sums, positions.ravel(), g.ravel())  # where `+=` would count a repeated position once
+            out += sums.reshape(shape)
+        return out
 
-    return record(_value(x, x.data[index]), (x, gradient))
+    return record(_value(x, x.data[index]), (x, direct(gradient)))
 
 
 def _tensor(x: Any) -> Tensor:

@@ -12,8 +12,11 @@ Line = tuple[CodeType, int]  # a place in a program: a code object, and how far 
 def user_line() -> Line:
     """Find the innermost caller outside minidist (if there is none, the outermost one)."""
     frame = sys._getframe(2)  # the caller of our caller, which is still one of us, or already the user
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
-        frame = frame.f_back
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        back = frame.f_back
+        if back is None or back.f_code.co_filename.startswith("<frozen"):  # python -m minidist.train
+            break
+        frame = back
     return frame.f_code, frame.f_lasti  # not the frame itself: it would keep all its variables alive
 
 

@@ -46,8 +46,8 @@ class direct:
     """Mark a gradient function f(g, out, accumulate) that can write straight into memory.
 
     For a Parameter, `out` is its gradient, and the function writes there, or adds if `accumulate` is true:
-    the result of a matrix product lands in the flat vector without a copy. Elsewhere `out` is None and the
-    function returns a new array.
+    the result of a matrix product lands in the flat vector without a copy. Where there is no memory yet,
+    `out` is None and the function returns a new array, which it must not keep.
     """
 
     __slots__ = ("function",)

@@ -38,6 +38,22 @@ def test_leaves_do_not_share_the_memory_of_their_gradients():
     np.testing.assert_array_equal(given, [1, 1])
 
 
+def test_gradients_that_others_hold_are_not_added_to():
+    x, given = Tensor([1.0, 2.0, 3.0], requires_grad=True), np.ones(3)
+    h = x * 1.0
+    parts = ops.concatenate([h[:1], h[1:]]) + h[[0, 0, 2]]
+    (h + parts + h).backward(given)
+    np.testing.assert_array_equal(x.grad, [5, 3, 4])
+    np.testing.assert_array_equal(given, [1, 1, 1])
+
+
+def test_slices_of_a_parameter_write_into_its_gradient():
+    p, memory = Parameter(np.arange(6.0).reshape(2, 3)), np.full((2, 3), np.nan)
+    p.bind(p.data, memory)
+    (p[0] * p[1]).sum().backward()
+    np.testing.assert_array_equal(memory, [[3, 4, 5], [0, 1, 2]])
+
+
 def test_a_leaf_can_be_the_root():
     x, p = Tensor(3.0, requires_grad=True), Parameter(3.0)
     told = []
