@@ -61,7 +61,8 @@ def backward(
     tick: called after every node, so that communication can advance meanwhile.
 
     The gradients on the way live in a table of this call, so a second backward starts afresh, and adds the
-    same once more to the leaves."""
+    same once more to the leaves.
+    """
     seed = _first_gradient(root, grad)
     if root.node is None:
         root.accumulate(seed)
@@ -103,9 +104,9 @@ def backward(
             if held is not None:
                 part = held + part  # not +=, because others may hold the array
                 ours.add(behind)
-            gradients[behind] = (
-                part if type(part) is np.ndarray else np.asarray(part)
-            )  # NumPy made 0-d a scalar
+            if type(part) is not np.ndarray:
+                part = np.asarray(part)  # NumPy returns scalars in place of 0-d arrays
+            gradients[behind] = part
         for leaf, gradient in node.leaves:
             if type(gradient) is Part:
                 results = results or gradient.function(g)

@@ -87,8 +87,7 @@ class Parameter(Tensor):
         return source.describe(self._updated_at) if self._updated_at is not None else "never"
 
     def bind(self, data: Array, grad: Array | None = None) -> None:
-        """Move the weights, and the gradient if one is given, into this memory: views into a flat vector,
-        say."""
+        """Let this memory hold the weights and, if given, the gradient: views into flat vectors, say."""
         for what, memory in (("weights", data), ("gradient", grad)):
             if memory is not None and memory.shape != self.array.shape:
                 raise ValueError(
@@ -110,6 +109,7 @@ class Parameter(Tensor):
             name for kind in type(self).__mro__ if issubclass(kind, Parameter) for name in kind.__slots__
         ]
         state = {name: getattr(self, name) for name in slots if name not in left}
+        state |= getattr(self, "__dict__", {})  # of subclasses without slots
         return _arrive, (type(self), np.array(self.data), self.requires_grad, state)
 
     @property
