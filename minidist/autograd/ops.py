@@ -1,5 +1,4 @@
-"""All differentiable operations under one name: `from minidist.autograd import ops`, then `ops.linear(x, w,
-b)`."""
+"""All differentiable operations under one name: `from minidist.autograd import ops`, then `ops.relu(x)`."""
 
 from minidist.autograd.ops_elementwise import (
     absolute,

@@ -103,8 +103,7 @@ def _value(x: Tensor, taken: Array) -> Array:
 
 
 def _own(index: Any) -> Any:
-    """Return an index with Tensors as arrays, and arrays copied, because the caller may change his before
-    backward."""
+    """Return an index of copied arrays, because the caller may change his before backward."""
     if isinstance(index, tuple):
         return tuple(_own(part) for part in index)
     if isinstance(index, Tensor):
