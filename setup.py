@@ -15,7 +15,7 @@ KERNELS = Path("minidist/_kernels")
 compiled = Extension(
     "minidist._kernels.compiled",
     sources=[str(KERNELS / name) for name in ("compiled.pyx", "paths.c", "avx512.c", "avx2.c", "baseline.c")],
-    depends=[str(path) for pattern in ("*.h", "*.pxi") for path in sorted(KERNELS.glob(pattern))],
+    depends=[str(path) for pattern in ("*.h", "*.pxi", "*.pxd") for path in sorted(KERNELS.glob(pattern))],
     extra_compile_args=[
         "-O3",
         # These two change no result: sqrt need not report to errno, and comparing with nan need not set a flag.

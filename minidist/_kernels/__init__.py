@@ -11,6 +11,7 @@ in, and `why_numpy` says how to mend that. Read next: `reference.py`, then `matm
 
 import os
 from importlib import import_module
+from types import ModuleType
 
 from minidist._kernels import reference
 from minidist._kernels.reference import (
@@ -35,9 +36,10 @@ from minidist._kernels.reference import (
 )
 from minidist.errors import UserError
 
-KERNELS = (
+__all__ = [
     "adamw",
     "argmax",
+    "available",
     "cross_entropy",
     "cross_entropy_backward",
     "gelu",
@@ -47,6 +49,8 @@ KERNELS = (
     "log_sum_exp",
     "matmul",
     "max",
+    "path",
+    "reference",
     "relu",
     "relu_backward",
     "sgd",
@@ -54,9 +58,12 @@ KERNELS = (
     "softmax_backward",
     "sum",
     "sum_of_squares",
-)
-__all__ = [*KERNELS, "KERNELS", "available", "path", "reference", "use", "why_numpy"]
+    "use",
+    "why_numpy",
+]
+KERNELS = tuple(name for name in __all__ if hasattr(reference, name))
 
+_compiled: ModuleType | None
 try:
     _compiled = import_module("minidist._kernels.compiled")
 except ImportError:  # there was no C compiler when minidist was installed
@@ -75,9 +82,9 @@ def use(wanted: str) -> str:
             "(the environment variable MINIDIST_KERNELS or kernels.use)."
         )
     source = reference
-    if wanted != "numpy":
-        source = _compiled
+    if _compiled is not None and wanted != "numpy":
         _compiled.select(wanted)
+        source = _compiled
     globals().update({name: getattr(source, name) for name in KERNELS})
     before, path = path, wanted
     return before

@@ -61,7 +61,7 @@ def output(
 def overlap(x: np.ndarray, y: np.ndarray) -> bool:
     """Say whether two arrays have an element in common (when that is too hard to tell: yes)."""
     try:
-        return np.shares_memory(x, y, max_work=10_000)
+        return np.shares_memory(x, y, max_work=10_000)  # type: ignore[arg-type]  # any number of steps is right
     except np.exceptions.TooHardError:
         return True
 

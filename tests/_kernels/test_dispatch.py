@@ -37,7 +37,7 @@ def test_use_switches_every_kernel_and_returns_the_path_before():
 
 def test_an_unknown_path_is_refused_with_the_choices():
     before = kernels.path
-    with pytest.raises(UserError, match="'mmx' is not available here; choose one of: .*numpy"):
+    with pytest.raises(UserError, match=r"'mmx' is not available here; choose one of: .*numpy"):
         kernels.use("mmx")
     assert kernels.path == before
 

@@ -86,6 +86,6 @@ def test_what_cannot_be_updated_in_place_is_refused_by_name(kernels, dtype):
         kernels.sgd(w, g[:5], None, 0.1, 0.0, 0.0, 1.0)
     with pytest.raises(ValueError, match=r"flat vector, got shape \(2, 3\)"):
         kernels.sgd(w.reshape(2, 3), g.reshape(2, 3), None, 0.1, 0.0, 0.0, 1.0)
-    with pytest.raises(TypeError, match="weights is float.*, momentum_buffer is float"):
-        other = np.float64 if dtype == np.float32 else np.float32
-        kernels.sgd(w, g, np.zeros(6, other), 0.1, 0.9, 0.0, 1.0)
+    other = np.zeros(6, np.float64 if dtype == np.float32 else np.float32)
+    with pytest.raises(TypeError, match=r"weights is float.*, momentum_buffer is float"):
+        kernels.sgd(w, g, other, 0.1, 0.9, 0.0, 1.0)
