@@ -44,7 +44,7 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
 
     if comm.rank == 0:
         data.prepare(options.data, options.data_dir)  # one rank downloads ...
-    comm.barrier()
+    comm.barrier(purpose="control")
     dataset = data.load(options.data, options.data_dir)  # ... and all read
     path = agree(comm, options, dataset)
 
