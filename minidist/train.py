@@ -201,15 +201,15 @@ def counters_of_all(comm: Communicator) -> np.ndarray:
 
 def by_purpose(table: np.ndarray) -> list[dict[str, int]]:
     """Name the columns of a (ranks, purposes) table, and drop those in which all ranks have 0."""
-    used = table.any(axis=0)
-    return [{p: n for p, n, u in zip(PURPOSES, row, used, strict=True) if u} for row in table.tolist()]
+    used = [p for p, column in zip(PURPOSES, table.T, strict=True) if column.any()]
+    return [{p: n for p, n in zip(PURPOSES, row, strict=True) if p in used} for row in table.tolist()]
 
 
 def fingerprint(model: Module) -> str:
     """Hash all parameters in the order of their names, so that two runs can be compared bit by bit."""
     digest = hashlib.sha256()
     for _, parameter in model.named_parameters():
-        digest.update(np.ascontiguousarray(parameter.data))
+        digest.update(parameter.data.tobytes())
     return digest.hexdigest()
 
 

@@ -25,20 +25,20 @@ class Weight(Parameter):
     std: standard deviation of the normal distribution to draw from; 0 fills with `mean`.
     """
 
-    __slots__ = ("mean", "std")
+    __slots__ = ("recipe",)
 
     def __init__(self, *shape: int, std: float = 0.0, mean: float = 0.0) -> None:
         # Not-a-number without memory: a model that was never initialised cannot pass for one that was.
         super().__init__(np.broadcast_to(np.float32(np.nan), shape))
-        self.std = std
-        self.mean = mean
+        self.recipe = (mean, std)
 
     def draw(self, seed: int, name: str, dtype: Any) -> None:
         """Fill with the numbers that (seed, name) stand for, whatever else is drawn and by whom."""
-        if self.std:
-            values = self.mean + self.std * normal(seed, f"weight {name}", 0, 0, self.size)
+        mean, std = self.recipe
+        if std:
+            values = mean + std * normal(seed, f"weight {name}", 0, 0, self.size)
         else:
-            values = np.full(self.size, self.mean)
+            values = np.full(self.size, mean)
         self.bind(values.astype(dtype).reshape(self.shape))
 
 

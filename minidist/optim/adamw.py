@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from minidist import _kernels as kernels
 from minidist.nn.flat import Group
 from minidist.optim.optimizer import Optimizer, require
@@ -37,14 +39,15 @@ class AdamW(Optimizer):
         self.eps = eps
         super().__init__(groups, lr, weight_decay)
 
-    def update(self, index: int, region: slice, scale: float) -> None:
-        """Apply the rule, in place, to one region of the vectors of group number `index`."""
-        group = self.groups[index]
+    def rule(
+        self, weights: np.ndarray, gradients: np.ndarray, state: dict[str, np.ndarray], scale: float
+    ) -> None:
+        """Update weights and state in place; all arrays are 1-d and of one length."""
         kernels.adamw(
-            group.weights[region],
-            group.gradients[region],
-            self.state["mean"][index][region],
-            self.state["square"][index][region],
+            weights,
+            gradients,
+            state["mean"],
+            state["square"],
             self.steps,
             self.lr,
             *self.betas,

@@ -21,7 +21,7 @@ ALL = slice(None)
 class Optimizer:
     """Update the weights of all trainable groups from their gradients.
 
-    A subclass names its state vectors in `slots` and says in `update` what happens to one region of one group.
+    A subclass names its state vectors in `slots`, and says in `rule` what happens to one stretch of the vectors.
     """
 
     slots: tuple[str, ...] = ()
@@ -43,9 +43,16 @@ class Optimizer:
 
     def update(self, index: int, region: slice, scale: float) -> None:
         """Apply the rule, in place, to one region of the vectors of group number `index`."""
-        raise TypeError(
-            f"{type(self).__name__} does not say how to update: define update(index, region, scale)"
-        )
+        group = self.groups[index]
+        assert group.gradients is not None, "frozen groups were left out"
+        state = {slot: vectors[index][region] for slot, vectors in self.state.items()}
+        self.rule(group.weights[region], group.gradients[region], state, scale)
+
+    def rule(
+        self, weights: np.ndarray, gradients: np.ndarray, state: dict[str, np.ndarray], scale: float
+    ) -> None:
+        """Update weights and state in place; all arrays are 1-d and of one length."""
+        raise TypeError(f"{type(self).__name__} does not say how to update: define rule(...)")
 
 
 def require(**values: float) -> None:

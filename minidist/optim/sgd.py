@@ -6,6 +6,8 @@ many ranks with one process use this rule and not Adam. Read next: `adamw.py`.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from minidist import _kernels as kernels
 from minidist.nn.flat import Group
 from minidist.optim.optimizer import Optimizer, require
@@ -28,16 +30,10 @@ class SGD(Optimizer):
         self.slots = ("momentum",) if momentum else ()
         super().__init__(groups, lr, weight_decay)
 
-    def update(self, index: int, region: slice, scale: float) -> None:
-        """Apply the rule, in place, to one region of the vectors of group number `index`."""
-        group = self.groups[index]
-        velocity = self.state["momentum"][index][region] if self.momentum else None
+    def rule(
+        self, weights: np.ndarray, gradients: np.ndarray, state: dict[str, np.ndarray], scale: float
+    ) -> None:
+        """Update weights and state in place; all arrays are 1-d and of one length."""
         kernels.sgd(
-            group.weights[region],
-            group.gradients[region],
-            velocity,
-            self.lr,
-            self.momentum,
-            self.weight_decay,
-            scale,
+            weights, gradients, state.get("momentum"), self.lr, self.momentum, self.weight_decay, scale
         )
