@@ -1,9 +1,9 @@
 /* All kernels for one type `real`, and the table of them. Included by each_type.h. */
 #include "vector.h"
 
-#include "matmul.h"
-
 #include "reductions.h"
+
+#include "matmul.h"
 
 #include "exponential.h"
 

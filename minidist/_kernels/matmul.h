@@ -29,7 +29,7 @@
  * TOMS 2008.)
  *
  * Each element of C is summed in the order of p, whatever the tile it falls in, so a row's result does not depend on
- * which other rows are computed with it.
+ * which other rows are computed with it (a single row or column aside, which has a loop of its own).
  */
 #define TILE_COLUMNS (TILE_VECTORS * LANES)
 #define DEPTH ((dim)256)                            /* a panel of B: at most 32 kB, so it stays in L1 */
@@ -84,32 +84,29 @@ static void NAME(any_tile)(
 #undef TILE
 }
 
-/* Copy one panel of B: `depth` rows of `columns` numbers, filled up with 0 to whole vectors of one tile. */
+/* Copy one panel of B: `depth` rows of `columns` numbers, with 0 up to the width of a tile. */
 static void NAME(pack_panel)(dim depth, dim columns, const real *b, dim b_row, dim b_col, real *to)
 {
-    if (b_row == 1 && b_col != 1) {  /* B is transposed: whole squares are turned in registers */
-        dim j = 0;
-        for (; j + SQUARE <= columns; j += SQUARE) {
-            dim p = 0;
-            for (; p + SQUARE <= depth; p += SQUARE)
-                NAME(turn_square)(b + p + j * b_col, b_col, to + p * TILE_COLUMNS + j, TILE_COLUMNS);
-            for (; p < depth; p++)
-                for (dim s = j; s < j + SQUARE; s++) to[p * TILE_COLUMNS + s] = b[p + s * b_col];
-        }
-        for (dim p = 0; p < depth; p++) {
-            for (dim s = j; s < columns; s++) to[p * TILE_COLUMNS + s] = b[p + s * b_col];
-            for (dim s = columns; s < TILE_COLUMNS; s++) to[p * TILE_COLUMNS + s] = 0;
-        }
+    dim packed = 0; /* columns done so far */
+    if (columns < TILE_COLUMNS) memset(to, 0, depth * TILE_COLUMNS * sizeof(real));
+    if (b_col == 1) {
+        for (; packed + LANES <= columns; packed += LANES)
+            for (dim p = 0; p < depth; p++) store(to + p * TILE_COLUMNS + packed, load(b + p * b_row + packed));
+        for (dim p = 0; p < depth; p++)
+            copy_part(to + p * TILE_COLUMNS + packed, b + p * b_row + packed, columns - packed);
         return;
     }
-    for (dim p = 0; p < depth; p++, to += TILE_COLUMNS, b += b_row) {
-        if (b_col == 1 && columns == TILE_COLUMNS) {
-            UNROLL for (int v = 0; v < TILE_VECTORS; v++) store(to + v * LANES, load(b + v * LANES));
-        } else {
-            for (dim j = 0; j < columns; j++) to[j] = b[j * b_col];
-            for (dim j = columns; j < TILE_COLUMNS; j++) to[j] = 0;
+    if (b_row == 1) /* B is transposed: squares of it are turned in registers */
+        for (; packed + SQUARE <= columns; packed += SQUARE) {
+            const real *from = b + packed * b_col;
+            dim p = 0;
+            for (; p + SQUARE <= depth; p += SQUARE)
+                turn_square(from + p, b_col, to + p * TILE_COLUMNS + packed, TILE_COLUMNS);
+            for (; p < depth; p++)
+                for (dim s = 0; s < SQUARE; s++) to[p * TILE_COLUMNS + packed + s] = from[p + s * b_col];
         }
-    }
+    for (dim p = 0; p < depth; p++)
+        for (dim j = packed; j < columns; j++) to[p * TILE_COLUMNS + j] = b[p * b_row + j * b_col];
 }
 
 /* Copy a block of A into few pages, keeping its own order: the longer run in memory stays the inner one. */
@@ -153,6 +150,15 @@ static int NAME(matmul)(
     if (k == 0 && !accumulate)
         for (dim i = 0; i < m; i++) memset(c + i * c_row, 0, n * sizeof(real));
     if (m == 0 || n == 0 || k == 0) return 0;
+
+    if (a_col == 1 && b_row == 1 && (m == 1 || n == 1)) { /* a vector times a matrix: nothing is used twice */
+        for (dim i = 0; i < m; i++)
+            for (dim j = 0; j < n; j++) {
+                const real dot = NAME(row_dot)(a + i * a_row, b + j * b_col, k);
+                c[i * c_row + j] = accumulate ? c[i * c_row + j] + dot : dot;
+            }
+        return 0;
+    }
 
     const int direct_b = b_col == 1 && (m <= FEW_ROWS || k * n <= SMALL);
     const int direct_a = n <= TILE_COLUMNS || m * k <= 2 * SMALL;

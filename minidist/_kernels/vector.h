@@ -24,12 +24,14 @@ typedef int64_t NAME(indices) __attribute__((vector_size(16)));
 #define store NAME(store)
 #define store_part NAME(store_part)
 #define load_part NAME(load_part)
+#define copy_part NAME(copy_part)
+#define turn_square NAME(turn_square)
 
 static inline vec load(const real *x) { return *(const loose *)x; }
 static inline void store(real *x, vec v) { *(loose *)x = v; }
 
 /* Load or store the first `count` < LANES numbers only. Copies of fixed size (8, 4, 2, 1) are single instructions. */
-static inline void NAME(copy_part)(real *to, const real *from, dim count)
+static inline void copy_part(real *to, const real *from, dim count)
 {
     if (LANES > 8 && count & 8) { memcpy(to, from, 8 * sizeof(real)); to += 8; from += 8; }
     if (LANES > 4 && count & 4) { memcpy(to, from, 4 * sizeof(real)); to += 4; from += 4; }
@@ -39,10 +41,10 @@ static inline void NAME(copy_part)(real *to, const real *from, dim count)
 static inline vec load_part(const real *x, dim count)
 {
     vec v = {0};
-    NAME(copy_part)((real *)&v, x, count);
+    copy_part((real *)&v, x, count);
     return v;
 }
-static inline void store_part(real *x, vec v, dim count) { NAME(copy_part)(x, (const real *)&v, count); }
+static inline void store_part(real *x, vec v, dim count) { copy_part(x, (const real *)&v, count); }
 
 /* Turn a square of 4 x 4 float32 (2 x 2 float64) on its diagonal: rows `step` apart become columns. Vectors of 16 bytes,
  * which every path has: shuffles within 16 bytes are cheap everywhere. */
@@ -50,7 +52,7 @@ static inline void store_part(real *x, vec v, dim count) { NAME(copy_part)(x, (c
 #define quad NAME(quad)
 typedef real quad __attribute__((vector_size(16), aligned(sizeof(real)), may_alias));
 
-static inline void NAME(turn_square)(const real *from, dim from_row, real *to, dim to_row)
+static inline void turn_square(const real *from, dim from_row, real *to, dim to_row)
 {
 #if REAL_BYTES == 4
     quad r0 = *(quad *)from, r1 = *(quad *)(from + from_row);
