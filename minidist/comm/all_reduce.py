@@ -5,12 +5,15 @@ Four ways, each in terms of send and receive alone. With p ranks and n bytes per
     way                  steps on the longest path      bytes through the busiest rank (sent)
     naive                2 (p-1)                        (p-1) n
     tree                 2 log2 p                       log2(p) n
-    recursive doubling   log2 p                         log2(p) n
+    recursive doubling   log2 p (+2)                    log2(p) n
     ring                 2 (p-1)                        2 (p-1)/p n      the least possible
 
 Few steps win for short vectors, few bytes for long ones. Each function works in place on `x`, a flat C-ordered
-vector, and is a generator that yields the messages it waits for (`progress.py`). `reduce_two` is np.add or
-another ufunc; the lower ranks' value is always its first argument, so every rank computes the same bytes.
+vector, and is a generator that yields the messages it waits for (`progress.py`). `reduce_two` is np.add or another
+ufunc.
+
+a + b + c depends on the order in floating point, and so can even max(0.0, -0.0). So each way either forms a sum
+once and hands it out, or forms it everywhere in the same order: every rank ends with the same bytes.
 
 Thakur, Rabenseifner & Gropp, "Optimization of Collective Communication Operations in MPICH", IJHPCA 2005.
 """

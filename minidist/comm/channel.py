@@ -41,7 +41,7 @@ class Channel:
         return self.comm.endpoint.irecv(buffer, source, self.tag, exact=True)
 
     def mpi_all_reduce(self, x: np.ndarray, op: str) -> TransportRequest:
-        """Start MPI's own all-reduce in place; counted as one message of x, for what MPI sends is its own affair."""
+        """Start MPI's own all-reduce in place; counted as one message: what MPI really sends is unknown."""
         self.comm.count(self.purpose, x.nbytes)
         return self.comm.endpoint.iall_reduce(x, op)
 

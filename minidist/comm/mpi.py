@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from minidist.comm.progress import Progress, Request
 
 SPIN = 2e-3  # seconds in which a waiting rank only yields: most messages come within them
-NAP = 150e-6  # seconds: long enough to free the core, short beside a step
+NAP, LONGEST_NAP = 150e-6, 1e-3  # seconds: long enough to free the core, short beside a step
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
@@ -43,6 +43,7 @@ class _Message:
         self.peer, self.source, self.count, self.done = peer, -1, 0, False
 
     def test(self) -> bool:
+        """Say whether it is complete."""
         if self.done:
             return True
         if self._status is None:
@@ -65,16 +66,18 @@ class _Message:
 
 
 class Endpoint:
-    """One rank's door to MPI, within one communicator; takes `private`, which nobody else may use."""
+    """One rank's door to MPI, within one communicator (see `transport.py`).
+
+    mpi: the module mpi4py.MPI, which is imported only where it is needed. private: a communicator that nobody
+    else uses. members: the world ranks of its ranks.
+    """
 
     transport = "mpi"
 
     def __init__(self, mpi: Any, private: MPI.Comm, members: Sequence[int]) -> None:
         self.mpi, self.private, self.members = mpi, private, tuple(members)
         self.rank, self.size = private.Get_rank(), private.Get_size()
-        tags = min(
-            mpi.COMM_WORLD.Get_attr(mpi.TAG_UB) + 1, 2**27
-        )  # MPICH has 2**29, the standard promises 2**15
+        tags = min(mpi.COMM_WORLD.Get_attr(mpi.TAG_UB) + 1, 2**27)  # MPICH offers 2**29
         self.largest_tag = tags // 2 - 1
         self.payload_tags = range(tags // 2, tags // 4 * 3)
         self.collective_tags = range(tags // 4 * 3, tags)
@@ -96,26 +99,28 @@ class Endpoint:
     def iall_reduce(self, array: np.ndarray, op: str) -> _Message:
         """Start MPI's own all-reduce, in place."""
         kind = {"sum": self.mpi.SUM, "prod": self.mpi.PROD, "max": self.mpi.MAX, "min": self.mpi.MIN}[op]
-        numbers = (
-            array.view(np.uint8) if array.dtype.kind == "b" else array
-        )  # MPI knows no largest of truth values
+        # MPI knows no largest of two truth values, but of two small numbers.
+        numbers = array.view(np.uint8) if array.dtype.kind == "b" else array
         return _Message(self.mpi, self.private.Iallreduce(self.mpi.IN_PLACE, numbers, kind), array, None)
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:
         """Let others have the core: yield at first, then nap, and look around before each nap."""
-        if time.perf_counter() - since < SPIN:
+        waited = time.perf_counter() - since
+        if waited < SPIN:
             _yield()
             return
         progress.look(request)
         leaving.look(request.pending, request.describe)
-        time.sleep(NAP)
+        time.sleep(min(max(NAP, waited / 100), LONGEST_NAP))  # a long wait gets 1 % longer, and costs less
 
     def split(self, number: int, color: int | None, members: Sequence[int]) -> Endpoint | None:
         """Give this rank's door to the communicator of `members` (ranks of this one, in their new order)."""
         if color is None:
             self.private.Split(self.mpi.UNDEFINED)
             return None
-        new = self.private.Split(members[0], members.index(self.rank))  # any number that only this group has
+        new = self.private.Split(
+            members[0], members.index(self.rank)
+        )  # colors must be >= 0: a member's rank is
         return Endpoint(self.mpi, new, [self.members[member] for member in members])
 
     def alone(self) -> Endpoint:

@@ -227,6 +227,7 @@ def test_a_program_that_uses_mpi_itself_hears_only_its_own_messages(comm):
     pending = everyone.Irecv(theirs, MPI.ANY_SOURCE, MPI.ANY_TAG)
     comm.sendrecv(np.full(3, 1.0), other, ours, ANY_SOURCE, tag=0)
     assert not pending.Test()
+    comm.barrier()  # both have looked
     everyone.Send(np.full(3, 2.0), other, tag=0)
     pending.Wait()
     assert (theirs.tolist(), ours.tolist()) == ([2.0] * 3, [1.0] * 3)

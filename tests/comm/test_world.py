@@ -75,7 +75,7 @@ def test_importing_comm_does_not_import_mpi4py():
 def test_an_mpiexec_without_mpi4py_is_refused_with_the_line_to_type():
     code = HIDE_MPI4PY + "from minidist.comm import world; world()"
     told = run(code, PMI_RANK="0", PMI_SIZE="4").stderr
-    assert "UserError: mpiexec started this process, but MPI cannot be used" in told
+    assert "mpiexec started this process, but MPI cannot be used" in told
     assert "python -m pip install mpich mpi4py" in told
     silent = run(code, PMI_RANK="1", PMI_SIZE="4")
     assert (silent.returncode, silent.stdout, silent.stderr) == (2, "", "")

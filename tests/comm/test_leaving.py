@@ -1,0 +1,276 @@
+"""Programs as users write and start them: plain mpiexec, and a rank that leaves."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from minidist.errors import UserError
+from minidist.launch import mpiexec
+
+try:
+    MPIEXEC = mpiexec.find_mpiexec()
+except UserError as without:
+    pytest.skip(str(without), allow_module_level=True)
+
+START = """
+import os, signal, sys, time
+import numpy as np
+from minidist.comm import world
+from minidist.errors import UserError
+comm = world()
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a program on n ranks; return (exit code, stdout, stderr without MPI's own words)."""
+
+    def run(body, n=4):
+        script = tmp_path / "program.py"
+        script.write_text(START + body)
+        done = subprocess.run(
+            [MPIEXEC, "-n", str(n), sys.executable, str(script)],
+            env=mpiexec.environment(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=30,  # nothing here may hang; the slowest needs two seconds
+            stdin=subprocess.DEVNULL,
+        )
+        said = [
+            line for line in done.stderr.splitlines() if line and not line.startswith(("Abort(", "=", "YOUR"))
+        ]
+        return done.returncode, done.stdout, said
+
+    return run
+
+
+def shared_memory():
+    return set(Path("/dev/shm").glob("mpich_shm_*"))
+
+
+def test_the_traceback_of_the_rank_that_failed_is_printed_once_and_first(run):
+    code, _, said = run("""
+if comm.rank == 2:
+    raise ValueError("the student's bug")
+comm.all_reduce(np.ones(3))
+""")
+    assert code == 1
+    assert said[0] == "[rank 2] Traceback (most recent call last):"
+    assert said[-1] == "[rank 2] ValueError: the student's bug"
+    assert all(line.startswith("[rank 2] ") for line in said)
+
+
+def test_an_exception_ends_ranks_that_compute(run):
+    code, _, said = run("""
+if comm.rank == 2:
+    raise ValueError("the student's bug")
+while True:
+    pass
+""")
+    assert code == 1
+    assert said[-1] == "[rank 2] ValueError: the student's bug"
+
+
+def test_four_ranks_that_fail_alike_print_one_traceback(run):
+    code, _, said = run("raise ValueError('the same everywhere')")
+    assert code == 1
+    assert said[-2:] == ["[rank 0] ValueError: the same everywhere", "[rank 0] (the same on ranks 1, 2, 3)"]
+    assert sum("Traceback" in line for line in said) == 1
+
+
+def test_ranks_that_fail_differently_get_a_line_each_after_the_lowest(run):
+    code, _, said = run("""
+if comm.rank in (1, 3):
+    raise ValueError(f"bug {comm.rank}")
+comm.barrier()
+""")
+    assert code == 1
+    assert said[-2:] == ["[rank 1] ValueError: bug 1", "[rank 3] raised ValueError: bug 3"]
+    assert sum("Traceback" in line for line in said) == 1
+
+
+def test_a_user_error_is_one_sentence_and_exit_code_2(run):
+    assert run("raise UserError('--batch must be at least 1, not 0')") == (
+        2,
+        "",
+        ["--batch must be at least 1, not 0"],
+    )
+
+
+@pytest.mark.parametrize("others", ["comm.barrier()", "while True: pass"])
+def test_sys_exit_with_a_code_ends_all_ranks_with_that_code(run, others):
+    code, _, said = run(f"""
+if comm.rank == 2:
+    sys.exit(3)
+{others}
+""")
+    assert (code, said) == (3, ["[rank 2] called sys.exit(3): ending the job"])
+
+
+def test_a_sys_exit_that_is_caught_is_no_exit(run):
+    code, out, said = run("""
+try:
+    sys.exit(3)
+except SystemExit:
+    pass
+comm.barrier()
+print("here")
+""")
+    assert (code, out.split(), said) == (0, ["here"] * 4, [])
+
+
+@pytest.mark.parametrize("leave", ["sys.exit(0)", "pass"])
+def test_whoever_waits_for_a_rank_that_has_finished_ends_the_job_and_says_so(run, leave):
+    code, _, said = run(f"""
+if comm.rank == 2:
+    {leave}
+else:
+    comm.all_reduce(np.ones(3))
+""")
+    assert code == 1
+    assert said[0].startswith("[rank 0] waits at ")
+    assert "program.py:11 in all_reduce" in said[0]
+    assert said[0].endswith("but rank 2 has already finished the program")
+
+
+def test_a_receive_from_any_rank_ends_the_job_when_all_others_have_finished(run):
+    code, _, said = run("""
+if comm.rank == 0:
+    comm.recv(np.empty(3), -1)
+""")
+    assert code == 1
+    assert said[0].endswith("but ranks 1, 2, 3 have already finished the program")
+
+
+def test_messages_of_ranks_that_have_left_are_still_received(run):
+    code, out, said = run("""
+if comm.rank == 0:
+    time.sleep(1.0)
+    for source in (1, 2, 3):
+        got = np.empty(100_000 if source == 3 else 500)
+        comm.recv(got, source)
+        print(got[-1])
+else:
+    request = comm.isend(np.arange(100_000.0 if comm.rank == 3 else 500.0), 0)
+""")
+    assert (code, out.split(), said) == (0, ["499.0", "499.0", "99999.0"], [])
+
+
+def test_a_slow_rank_is_waited_for(run):
+    code, out, said = run("""
+if comm.rank == 1:
+    time.sleep(2.0)
+print(comm.all_reduce(np.array(1)))
+if comm.rank == 2:
+    time.sleep(1.0)
+""")
+    assert (code, out.split(), said) == (0, ["4"] * 4, [])
+
+
+@pytest.mark.parametrize("way", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(5)", "os._exit(0)"])
+def test_a_rank_that_dies_without_a_word_ends_the_job_and_leaves_no_file(run, way):
+    before = shared_memory()
+    code, *_ = run(f"""
+if comm.rank == 2:
+    {way}
+comm.barrier()
+""")
+    assert code != 0
+    assert not shared_memory() - before
+
+
+def test_an_exception_ends_the_job_while_another_thread_of_the_rank_goes_on(run):
+    code, _, said = run("""
+import threading
+threading.Thread(target=time.sleep, args=(25,)).start()
+if comm.rank == 1:
+    raise ValueError("and a thread that is no daemon")
+comm.barrier()
+""")
+    assert code == 1
+    assert said[-1] == "[rank 1] ValueError: and a thread that is no daemon"
+
+
+def test_a_forked_child_of_a_rank_is_no_rank(run):
+    code, out, said = run(
+        """
+child = os.fork()
+if child == 0:
+    try:
+        raise ValueError("only the child")
+    except ValueError:
+        sys.excepthook(*sys.exc_info())
+        os._exit(0)
+os.waitpid(child, 0)
+comm.barrier()
+print("here")
+""",
+        n=2,
+    )
+    assert (code, out.split()) == (0, ["here"] * 2)
+    assert "ValueError: only the child" in said
+
+
+def test_a_failure_before_mpi_is_up_ends_the_job(run, tmp_path):
+    script = tmp_path / "early.py"
+    script.write_text(
+        "import os, minidist\n"
+        "if os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')) == '1':\n"
+        "    raise ImportError('no such thing')\n"
+        "from minidist.comm import world\n"
+        "world().barrier()\n"
+    )
+    done = subprocess.run(
+        [MPIEXEC, "-n", "3", sys.executable, str(script)],
+        env=mpiexec.environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode != 0
+    assert "[rank 1] ImportError: no such thing" in done.stderr
+    assert done.stderr.count("Traceback") == 1
+
+
+def press_ctrl_c(command, environment, when):
+    """Run a command in a terminal, press Ctrl-C once it has printed `when`; return (exit code, all it printed)."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(command[0], command, environment)
+    printed, pressed, until = b"", False, time.monotonic() + 30
+    while time.monotonic() < until:
+        if select.select([terminal], [], [], 0.05)[0]:
+            try:
+                printed += os.read(terminal, 65536)
+            except OSError:  # the terminal's other side is closed
+                break
+        if not pressed and when in printed:
+            os.write(terminal, b"\x03")
+            pressed = True
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), printed.decode(errors="replace")
+
+
+@pytest.mark.filterwarnings(
+    "ignore:This process:DeprecationWarning"
+)  # forkpty beside threads: exec follows at once
+@pytest.mark.parametrize("through", ["mpiexec", "launch"])
+def test_ctrl_c_ends_all_ranks_in_one_line_with_exit_code_130(tmp_path, through):
+    script = tmp_path / "program.py"
+    script.write_text(
+        START + "comm.barrier()\nprint('ready', comm.rank)\nif comm.rank: comm.barrier()\ntime.sleep(25)\n"
+    )
+    launcher = [MPIEXEC] if through == "mpiexec" else [sys.executable, "-m", "minidist.launch"]
+    program = [sys.executable, str(script)] if through == "mpiexec" else [str(script)]
+    environment = mpiexec.environment(tmp_path) if through == "mpiexec" else dict(os.environ)
+    code, printed = press_ctrl_c([*launcher, "-n", "3", *program], environment, b"ready 0")
+    assert code == 130
+    assert "Traceback" not in printed
+    assert printed.count("interrupted") == 1
