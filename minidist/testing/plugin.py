@@ -42,9 +42,11 @@ class Where:
 def read_mark(sizes: tuple[int, ...], transports: tuple[str, ...], timeout: float) -> list[Where]:
     """Return where a marked test is to run."""
     if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes):
-        pytest.fail(f"@pytest.mark.ranks needs numbers of ranks of at least 1, not {sizes!r}")
+        pytest.fail(f"@pytest.mark.ranks needs numbers of ranks of at least 1, not {sizes!r}", pytrace=False)
     if unknown := set(transports) - {"threads", "mpi"}:
-        pytest.fail(f'@pytest.mark.ranks: transports are "threads" and "mpi", not {sorted(unknown)!r}')
+        pytest.fail(
+            f'@pytest.mark.ranks: transports are "threads" and "mpi", not {sorted(unknown)!r}', pytrace=False
+        )
     return [Where(transport, size, max(sizes), timeout) for transport in transports for size in sizes]
 
 
@@ -61,7 +63,10 @@ class RanksPlugin:
         if mark is None:
             return
         if "comm" not in metafunc.fixturenames:
-            pytest.fail(f"{metafunc.definition.nodeid} is marked with ranks: it needs an argument `comm`")
+            pytest.fail(
+                f"{metafunc.definition.nodeid} is marked with ranks: it needs an argument `comm`",
+                pytrace=False,
+            )
         options = {"transports": ("threads", "mpi"), "timeout": 20.0, **mark.kwargs}
         places = read_mark(mark.args, **options)
         metafunc.parametrize("comm", places, ids=[f"{place.transport}-{place.size}" for place in places])
