@@ -25,10 +25,10 @@ import numpy as np
 import threadpoolctl
 
 import minidist
-from minidist import _kernels as kernels
 from minidist import doctor_findings as judge
 from minidist.comm.world import launcher_facts, mpiexec_beside_python
 from minidist.doctor_findings import Finding, Mpi, Trial
+from minidist.errors import UserError
 from minidist.launch import mpiexec as launching
 from minidist.machine import core_count
 
@@ -68,7 +68,7 @@ def main() -> int:
 def examine() -> Iterator[Finding]:
     """Look at everything in turn: first what others rest on."""
     yield judge.judge_versions(platform.python_version(), np.__version__, minidist.__version__)
-    yield judge.judge_kernels(kernels.path, kernels.available, kernels.why_numpy(), look_for_compiler())
+    yield look_at_kernels()
     yield judge.judge_cores(core_count(), os.cpu_count() or 1)
     yield judge.judge_threads(look_at_threads(), os.environ.get("OMP_NUM_THREADS", ""))
     yield judge.judge_host_name(*look_up_host_name())
@@ -85,6 +85,15 @@ def examine() -> Iterator[Finding]:
             yield judge.judge_mpiexec(path, by_name, try_mpiexec(path), mpi, mpiexec_beside_python())
     yield judge.judge_slurm(os.environ, mpi)
     yield judge.judge_downloads(os.environ, os.path.exists)
+
+
+def look_at_kernels() -> Finding:
+    """Load the kernels, which fails where MINIDIST_KERNELS names a path that this machine does not have."""
+    try:
+        from minidist import _kernels as kernels
+    except UserError as refusal:
+        return Finding("kernels", str(refusal), "`unset MINIDIST_KERNELS`, or let it name one of those")
+    return judge.judge_kernels(kernels.path, kernels.available, kernels.why_numpy(), look_for_compiler())
 
 
 def look_for_compiler() -> str | None:
@@ -156,10 +165,10 @@ def try_mpiexec(path: str) -> Trial:
 
 
 def run(command: list[str]) -> tuple[int | None, str, str, bool]:
-    """Run a command for a limited time, and leave nothing of it; return code, stdout, stderr, and if it took
-    too long.
+    """Run a command for a limited time and leave nothing of it.
 
-    If the doctor itself runs under mpiexec, the command must not believe that it belongs to that job.
+    Returns its exit code, what it wrote to stdout and to stderr, and whether it took too long. If the doctor
+    itself runs under mpiexec, the command must not believe that it belongs to that job.
     """
     of_a_job = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(of_a_job)}

@@ -137,12 +137,11 @@ def test_more_than_one_thread_of_arithmetic_is_a_problem_unless_asked_for(librar
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}
 
 
-@pytest.mark.parametrize("mpi", [MPICH, OPEN_MPI])
-def test_a_world_of_one_under_srun_gets_the_right_srun_line(mpi):
+@pytest.mark.parametrize(("mpi", "dialect"), [(MPICH, "pmi2"), (OPEN_MPI, "pmix")])
+def test_a_world_of_one_under_srun_gets_the_right_srun_line(mpi, dialect):
     finding = judge.judge_slurm(STEP, mpi)
     assert "srun speaks nothing to 4 ranks" in finding.got
-    assert "srun --mpi=" in finding.remedy
-    assert "-n 4 python" in finding.remedy
+    assert f"srun --mpi={dialect} -n 4 python" in finding.remedy
 
 
 def test_ranks_whom_srun_introduces_in_their_dialect_are_no_problem():
@@ -238,3 +237,11 @@ def test_the_whole_examination_runs_on_this_machine():
     assert rows[-1] == "downloads"
     assert done.returncode == ("PROBLEM" in done.stdout)
     assert done.stderr == ""
+
+
+def test_an_unknown_kernel_path_is_a_finding_and_not_a_traceback(monkeypatch):
+    monkeypatch.setenv("MINIDIST_KERNELS", "bogus")
+    program = "from minidist import doctor; print(doctor.look_at_kernels())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert "'bogus' is not available here" in done.stdout
+    assert "unset MINIDIST_KERNELS" in done.stdout
