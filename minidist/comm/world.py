@@ -52,9 +52,7 @@ def world_problem(facts: LauncherFacts, mpi_size: int, library: str, beside: str
     if mpi_size > 1 or facts.size in (None, 1):
         return None
     if facts.launcher == "srun":
-        dialect = (
-            "pmix" if library.startswith("Open MPI") else "pmi2"
-        )  # in which srun can introduce its ranks
+        dialect = "pmix" if library.startswith("Open MPI") else "pmi2"  # how srun introduces ranks
         return (
             f"srun started {facts.size} processes, but each is a world of one: they did not find each other. "
             f"Start them with: srun --mpi={dialect} -n {facts.size} python ... "

@@ -41,8 +41,7 @@ def load(name: str, data_dir: str | None = None, time: int = 64) -> Dataset:
 def prepare(name: str, data_dir: str | None = None) -> None:
     """Download what `load` will need.
 
-    Let one rank of each machine call this, and the others load after it: so nothing is downloaded twice at
-    once.
+    Let one rank of each machine call this, and the others load after it: then only one downloads.
     """
     if name in mnist.MIRRORS:
         mnist.prepare(name, data_dir)

@@ -1,8 +1,8 @@
 """What a data set is once it has been read: four arrays and a few words about them.
 
 Every reader of this room (`digits.py`, `mnist.py`, `text.py`) ends in a `Dataset`, and a training program
-needs to know nothing else. Read next: `digits.py`, the shortest reader; then `loader.py`, which says who
-reads which rows.
+needs to know nothing else.
+Read next: `digits.py`, the shortest reader; then `loader.py`, which says who reads which rows.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,7 @@ class Dataset:
     """Hold a training part and a test part, ready to be cut into batches.
 
     Images: inputs are float32 in [0, 1] of shape (n, channels, height, width), labels int64 of shape (n,).
-    Text: inputs are tokens, int64 of shape (n, time), and labels the token that follows each, of the same
-    shape.
+    Text: inputs are tokens, int64 of shape (n, time), and labels the token after each, of the same shape.
     """
 
     name: str

@@ -23,15 +23,11 @@ def load() -> Dataset:
     writer's digits are in both parts, so this is an easier test than one on writers never seen.
     """
     with (resources.files("minidist.data") / "digits.npz").open("rb") as file, np.load(file) as stored:
-        images, labels = (stored["images"], stored["labels"])  # uint8: (1797, 8, 8), (1797,)
-    inputs = (
-        images[:, None].astype(np.float32) / 16
-    )  # (1797, 1, 8, 8); a stored pixel counts 0 to 16 black dots
+        images, labels = stored["images"], stored["labels"]  # uint8: (1797, 8, 8), (1797,)
+    inputs = images[:, None].astype(np.float32) / 16  # (1797, 1, 8, 8); a pixel counts 0 to 16 black dots
     targets = labels.astype(np.int64)
     order = permutation(0, "digits: training and test part", 0, len(images))
-    by_class = order[
-        np.argsort(targets[order], kind="stable")
-    ]  # all 0s, all 1s, ..., each class in random order
+    by_class = order[np.argsort(targets[order], kind="stable")]  # all 0s, all 1s, ..., each in random order
     test = np.sort(by_class[::TEST_EVERY])  # (360,); sorted: rows stay in the order of the file
     train = np.setdiff1d(order, test)  # (1437,)
     return Dataset(

@@ -71,8 +71,7 @@ def windows(tokens: np.ndarray, time: int) -> tuple[np.ndarray, np.ndarray]:
 def load(data_dir: str | None = None, time: int = 64) -> Dataset:
     """Read a text as windows of `time` characters; the last tenth of it is the test part.
 
-    `data_dir` is a UTF-8 file, or a directory with exactly one .txt file; without it Python's own prose is
-    taken.
+    `data_dir` is a UTF-8 file, or a directory with exactly one .txt file; None takes Python's own prose.
     """
     if time < 1:
         raise UserError(f"a window of {time} characters was asked for, but it needs at least 1")
