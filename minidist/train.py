@@ -30,7 +30,7 @@ from minidist.split.replica import Batch
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
 from minidist.train_options import parse
-from minidist.train_report import CommunicationClock, Progress, check_writable, closing_table, say, write_json
+from minidist.train_report import Progress, check_writable, closing_table, say, write_json
 
 EVALUATION_BATCH = 256
 KERNEL_PATHS = ("avx512", "avx2", "neon", "baseline", "numpy")  # best first; every machine has the last
@@ -39,9 +39,6 @@ KERNEL_PATHS = ("avx512", "avx2", "neon", "baseline", "numpy")  # best first; ev
 def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     """Train as the options say, and return what `--json` writes. Every rank calls this with the same options."""
     shown = comm.rank == 0 and not options.quiet
-    clock = CommunicationClock()
-    comm.listeners.append(clock)
-
     if comm.rank == 0:
         data.prepare(options.data, options.data_dir)  # one rank downloads ...
     comm.barrier(purpose="control")
@@ -59,11 +56,11 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     steps = options.steps or options.epochs * math.ceil(n / options.batch)
     if shown:
         introduce(options, comm, dataset, model, path)
-    progress = Progress(clock, steps, shown)
+    progress = Progress(comm, steps, shown)
     losses: list[float] = []
     norms: list[float] = []
     examples = 0
-    began, waited = time.perf_counter(), clock.seconds
+    began, waited = time.perf_counter(), comm.progress.seconds
     for epoch, rows, count in plan(options, n, steps, comm):
         inputs = as_model_input(dataset.train_inputs[rows], options.dtype)
         batch = Batch(inputs, dataset.train_labels[rows], count * targets)
@@ -79,7 +76,7 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
                 f"try --lr {options.lr / 10:g} or --clip-norm 1"
             )
         progress.step(epoch, len(losses), losses[-1], count)
-    seconds, waited = time.perf_counter() - began, clock.seconds - waited
+    seconds, waited = time.perf_counter() - began, comm.progress.seconds - waited
 
     sent = counters_of_all(comm)  # (ranks, purposes, 2): messages and bytes
     accuracy = evaluate(model, dataset, options, comm)

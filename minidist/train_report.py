@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from minidist.comm import Communicator
 from minidist.errors import UserError
 from minidist.machine import core_count
 
@@ -31,30 +32,11 @@ class Moment:
     communication: float  # share of the time, 0 to 1
 
 
-class CommunicationClock:
-    """A listener that adds up the seconds which this rank spends inside communication calls."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._entered: list[float] = []
-
-    def before(self, event: Any) -> None:
-        self._entered.append(time.perf_counter())
-
-    def waiting(self, event: Any) -> None:
-        pass
-
-    def after(self, event: Any) -> None:
-        began = self._entered.pop()
-        if not self._entered:  # a call within a call is part of the outer one
-            self.seconds += time.perf_counter() - began
-
-
 class Progress:
-    """Show moments of the training, at most one a second; every tenth of a second to a launcher."""
+    """Show moments of the training, at most two a second; ten to a launcher."""
 
-    def __init__(self, clock: CommunicationClock, steps: int, shown: bool) -> None:
-        self.clock = clock
+    def __init__(self, comm: Communicator, steps: int, shown: bool) -> None:
+        self.comm = comm
         self.steps = steps
         self.shown = shown
         self.file = os.environ.get("MINIDIST_PROGRESS")
@@ -64,7 +46,7 @@ class Progress:
     def _begin_interval(self, now: float) -> None:
         self._since = now
         self._examples = 0
-        self._waited = self.clock.seconds
+        self._waited = self.comm.progress.seconds
 
     def step(self, epoch: int, step: int, loss: float, examples: int) -> None:
         """Take note of a step, and show it if the last one shown is long enough ago, or if it is the last."""
@@ -73,9 +55,9 @@ class Progress:
         self._examples += examples
         now = time.perf_counter()
         seconds = now - self._since
-        if seconds < (0.1 if self.file else 1.0) and step < self.steps:
+        if seconds < (0.1 if self.file else 0.5) and step < self.steps:
             return
-        communication = (self.clock.seconds - self._waited) / seconds
+        communication = (self.comm.progress.seconds - self._waited) / seconds
         moment = Moment(epoch, step, self.steps, loss, self._examples / seconds, min(1.0, communication))
         if self.file:
             with open(self.file, "a", encoding="utf-8") as file:

@@ -115,6 +115,7 @@ class Progress:
         self.running: list[Request] = []
         self.abandoned: list[TransportRequest] = []  # of failed operations: their memory may still be in use
         self.waiting_thread: int | None = None
+        self.seconds = 0.0  # that this rank has spent in `wait`
 
     def start(self, request: Request) -> Request:
         """Start an operation: it goes as far as it can at once, and then stays on the list."""
@@ -145,8 +146,8 @@ class Progress:
                 "one rank's communicators belong to one thread"
             )
         self.waiting_thread = me
+        began = since = time.perf_counter()
         try:
-            since = time.perf_counter()
             while True:
                 if self.advance():
                     since = time.perf_counter()
@@ -159,6 +160,8 @@ class Progress:
             raise
         finally:
             self.waiting_thread = outer
+            if outer is None:
+                self.seconds += time.perf_counter() - began
 
     def look(self, request: Request) -> None:
         """Tell listeners that this rank is about to sleep."""
