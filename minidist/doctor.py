@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -157,7 +158,9 @@ def look_for_mpiexec() -> list[str]:
 
 def try_mpiexec(path: str) -> Trial:
     """Start two ranks as a user would, and read what they say."""
+    since = time.time()
     _, output, errors, timed_out = run([path, "-n", "2", sys.executable, "-c", SAY_WORLD])
+    launching.remove_stale_segments(since)  # ranks that fail leave their shared memory behind
     lines = output.splitlines()
     worlds = tuple(int(line.split()[1]) for line in lines if line.startswith("world "))
     rest = "\n".join(line for line in lines if not line.startswith("world "))
