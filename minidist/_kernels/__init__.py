@@ -1,9 +1,9 @@
 """Loops over arrays, compiled: the only code of the engine that has to be fast.
 
 A kernel knows arrays, never Tensors. Each exists several times: once in NumPy (`reference.py`: what it computes) and
-once in C for each instruction set ("avx2", "baseline", "neon": how to compute it fast). `path` names the set that is
-in use, `available` lists what this machine can run, best first, and `use` switches. The choice belongs to the
-process: ranks agree on the lowest common one when they start, because another instruction set rounds differently.
+once in C for each instruction set ("avx512", "avx2", "baseline", "neon": how to compute it fast). `path` names the
+set that is in use, `available` lists what this machine can run, best first, and `use` switches. The choice belongs
+to the process: ranks agree on the lowest common one when they start, because instruction sets round differently.
 
 The environment variable MINIDIST_KERNELS forces a path. Where the compiled kernels are missing, the NumPy ones stand
 in, and `why_numpy` says how to mend that. Read next: `reference.py`, then `matmul.h`.
@@ -94,11 +94,13 @@ def why_numpy() -> str | None:
     """Say in one line why the NumPy twins are used, what that costs, and how to mend it; None if compiled."""
     if _compiled is not None:
         return None
+    # Measured on one AVX-512 core: the kernels of a step of MLP 784-256-128-10 (batch 64) and 64-64-10 (batch 32).
     return (
         "The compiled kernels are missing (no C compiler was found at installation), so NumPy stands in and a "
-        "training step takes longer. To mend it: on Debian, Ubuntu or WSL `sudo apt install build-essential "
-        "python3-dev`, on macOS `xcode-select --install`, with conda `conda install c-compiler`; then install "
-        "minidist again with `pip install --force-reinstall --no-deps .`"
+        "training step takes 2 times as long, 8 times for a tiny model. To mend it: on Debian, Ubuntu or WSL "
+        "`sudo apt install build-essential python3-dev`, on macOS `xcode-select --install`, with conda `conda "
+        "install c-compiler`; then install minidist again, in its directory: "
+        "`pip install --force-reinstall --no-deps -e .`"
     )
 
 

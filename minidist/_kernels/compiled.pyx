@@ -47,3 +47,5 @@ include "reductions.pxi"
 include "elementwise.pxi"
 include "rows.pxi"
 include "optimizers.pxi"
+
+select(paths()[0])

@@ -1,20 +1,14 @@
-/* All kernels for one type `real`, and the table of them. Included by each_type.h. */
+/* All kernels for one type `real`, and the table of them. Included by each_type.h; each file builds on those before. */
 #include "vector.h"
-
-#include "reductions.h"
-
-#include "matmul.h"
-
 #include "exponential.h"
-
+#include "reductions.h"
+#include "matmul.h"
 #include "elementwise.h"
 #include "rows.h"
-
 #include "optimizers.h"
 
-#define TABLE NAME(table)
 #define FILL(kernel) .kernel = NAME(kernel)
-static const struct kernels TABLE = {
+static const struct kernels NAME(table) = {
     FILL(matmul), FILL(sum), FILL(max), FILL(argmax), FILL(sum_of_squares), FILL(log_sum_exp), FILL(softmax),
     FILL(softmax_backward), FILL(cross_entropy), FILL(cross_entropy_backward), FILL(layer_norm),
     FILL(layer_norm_backward), FILL(gelu), FILL(gelu_backward), FILL(relu), FILL(relu_backward), FILL(sgd), FILL(adamw),

@@ -26,18 +26,28 @@ cdef int multiply(Array *a, Array *b, Array *c, dim batch, int accumulate) noexc
     return 0
 
 
-cdef void merge_rows(Array *a) noexcept:
-    """Make (..., m, k) one matrix of all rows, if memory allows: one large product beats many small ones."""
-    cdef dim i, last = a.ndim - 2
+cdef bint evenly_spaced(Array *a, dim *step) noexcept:
+    """Say whether all rows of (..., m, k), leading dims included, lie one `step` apart."""
+    cdef dim i, expected = -1
+    step[0] = a.strides[a.ndim - 2]
+    for i in range(a.ndim - 2, -1, -1):
+        if a.shape[i] == 1:  # its stride is never used and may be anything
+            continue
+        if expected == -1:
+            step[0] = a.strides[i]
+        elif a.strides[i] != step[0] * expected:
+            return False
+        expected = a.shape[i] if expected == -1 else expected * a.shape[i]
+    return True
+
+
+cdef void merge_rows(Array *a, dim step) noexcept:
+    """Make (..., m, k) one matrix of all rows."""
+    cdef dim i, rows = 1, last = a.ndim - 1
     for i in range(last):
-        if a.strides[i] != a.strides[i + 1] * a.shape[i + 1]:
-            return
-    for i in range(last):
-        a.shape[last] *= a.shape[i]
-    a.shape[0] = a.shape[last]
-    a.strides[0] = a.strides[last]
-    a.shape[1] = a.shape[last + 1]
-    a.strides[1] = a.strides[last + 1]
+        rows *= a.shape[i]
+    a.shape[0], a.strides[0] = rows, step
+    a.shape[1], a.strides[1] = a.shape[last], a.strides[last]
     a.ndim = 2
 
 
@@ -51,7 +61,7 @@ cdef void swap(Array *a) noexcept:
 def matmul(a, b, out=None, bint accumulate=False):
     """Multiply matrices, see reference.matmul."""
     cdef Array left, right, result
-    cdef dim i, batch = 1
+    cdef dim i, left_step, step, batch = 1
     cdef int failed
     cdef bint fit
     cdef char *data
@@ -84,10 +94,9 @@ def matmul(a, b, out=None, bint accumulate=False):
                 target = np.array(out, order="C")
                 look(target, &result)
 
-    if right.ndim == 2 and left.ndim > 2 and result.contiguous:
-        merge_rows(&left)
-        if left.ndim == 2:
-            merge_rows(&result)
+    if right.ndim == 2 and left.ndim > 2 and evenly_spaced(&left, &left_step) and evenly_spaced(&result, &step):
+        merge_rows(&left, left_step)  # one large product is faster than many small ones
+        merge_rows(&result, step)
     for i in range(result.ndim - 2):
         batch *= result.shape[i]
     with nogil:

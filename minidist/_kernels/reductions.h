@@ -41,7 +41,7 @@ static inline ALWAYS_INLINE real NAME(stretch_sum)(const real *x, const real *y,
 static real NAME(row_sum)(const real *x, dim n)
 {
     if (n <= STRETCH) return NAME(stretch_sum)(x, x, n, 0);
-    const dim half = n / 2 / STRETCH * STRETCH + (n / 2 < STRETCH ? n / 2 / LANES * LANES : 0);
+    const dim half = n / 2 / LANES * LANES;
     return NAME(row_sum)(x, half) + NAME(row_sum)(x + half, n - half);
 }
 

@@ -2,7 +2,7 @@
 
 These are the definitions. The compiled kernels have the same names and signatures and are tested against these;
 where no C compiler was found, the engine runs on these. A reader who wants to know *what* reads this file; *why the
-other is faster* stands in `matmul.h`, `reductions.h`, `rows.h` and `optimizers.h`.
+other is faster* stands in `matmul.h`, `reductions.h`, `elementwise.h`, `rows.h` and `optimizers.h`.
 
 All kernels take float32 or float64 and answer in the same dtype. Inputs may be read-only and in any memory order.
 A full reduction gives a 0-d array, so that a result is always an array.

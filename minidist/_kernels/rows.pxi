@@ -67,7 +67,9 @@ cdef object take_labels(str operation, object labels, dim n, dim classes):
     cdef const int64_t *label
     cdef dim i
     cdef bint good
-    if type(labels) is ndarray and labels.dtype is INT64 and labels.shape == (n,) and labels.flags.c_contiguous:
+    if type(labels) is ndarray and labels.dtype is INT64 and labels.shape == (n,) and (
+        labels.flags.c_contiguous and labels.flags.aligned
+    ):
         PyObject_GetBuffer(labels, &view, PyBUF_STRIDES)
         label = <const int64_t *>view.buf
         good = True

@@ -2,12 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from minidist import _kernels
-
-settings.register_profile("kernels", deadline=None, derandomize=True, max_examples=30, database=None)
-settings.load_profile("kernels")
 
 
 @pytest.fixture(params=_kernels.available, scope="module")

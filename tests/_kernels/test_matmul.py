@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SIZES = [0, 1, 2, 3, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 24, 25, 31, 32, 33, 49, 65]
@@ -23,6 +23,7 @@ def check(result, a, b):
     np.testing.assert_allclose(result, exact(a, b), rtol=0, atol=tolerance(a.dtype, a.shape[-1]))
 
 
+@settings(deadline=None, derandomize=True, max_examples=60, database=None)
 @given(
     m=st.sampled_from(SIZES), k=st.sampled_from(SIZES), n=st.sampled_from(SIZES), transposed=st.integers(0, 3)
 )
@@ -118,6 +119,17 @@ def test_out_in_any_layout_is_written_or_added_to(kernels, dtype, layouts, shape
         assert kernels.matmul(a, b, out, accumulate) is out
         expected = exact(a, b) + (start if accumulate else 0)
         np.testing.assert_allclose(out, expected, rtol=0, atol=tolerance(dtype, k + 1), err_msg=name)
+
+
+def test_dims_of_size_one_may_have_any_stride(kernels, dtype):
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-1, 1, (1, 2, 3, 4)).astype(dtype), rng.uniform(-1, 1, (4, 5)).astype(dtype)
+    memory = np.full((4, 3, 5), 7, dtype)
+    kernels.matmul(a, b, out=memory[1:3][None])
+    np.testing.assert_allclose(memory[1:3], exact(a, b)[0], atol=tolerance(dtype, 4))
+    assert (memory[[0, 3]] == 7).all()
+    check(kernels.matmul(a[0, :, None, :1].swapaxes(0, 1), b), a[0, :, None, :1].swapaxes(0, 1), b)
+    check(kernels.matmul(a[0][:, :1], b), a[0][:, :1], b)
 
 
 def test_nothing_is_written_outside_out(kernels, dtype):
