@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 from minidist.errors import UserError
 from minidist.launch.job import Job, Outcome
@@ -64,10 +64,10 @@ def launch(
     if not isinstance(n, int) or n < 1:
         raise UserError(f"the number of ranks must be an integer of at least 1, not {n!r}")
     if transport == "threads":
-        outcomes = _on_threads(fn, n, args, timeout)
+        outcomes = run_on_threads(fn, n, args, timeout=timeout, printed=_marked_lines(sys.stdout))
     elif transport == "mpi":
         with Job(n) as job:
-            outcomes = job.call(fn, args, timeout=timeout, printed=_print_line)
+            outcomes = job.call(fn, args, timeout=timeout, printed=_marked_lines(sys.stdout))
     else:
         raise UserError(f'transport must be "mpi" or "threads", not {transport!r}')
     if all(outcome.ended == "returned" for outcome in outcomes):
@@ -79,18 +79,27 @@ def launch(
     raise RankFailed(message, cause.rank, outcomes)
 
 
-def _print_line(rank: int, line: str) -> None:
-    print(f"[rank {rank}] {line}", flush=True)
+def _marked_lines(file: TextIO) -> Callable[[int, str], None]:
+    return lambda rank, line: print(f"[rank {rank}] {line}\n", end="", file=file, flush=True)
 
 
-def _on_threads(fn: Callable[..., Any], n: int, args: tuple[Any, ...], timeout: float) -> list[Outcome]:
-    """Run the ranks as threads of this process; a thread that is still running at the limit is left behind."""
+def run_on_threads(
+    fn: Callable[..., Any],
+    n: int,
+    args: tuple[Any, ...] = (),
+    *,
+    timeout: float,
+    printed: Callable[[int, str], None],
+) -> list[Outcome]:
+    """Run fn(comm, *args) on n ranks that are threads of this process, and return how each ended.
+
+    `printed(rank, line)` gets what they print. A thread that still runs at the limit cannot be ended: it goes on.
+    """
     from minidist.comm.threads import run_ranks
 
     results: dict[int, dict[str, Any]] = {}
     threads: dict[int, int] = {}
-    stdout = sys.stdout
-    output = OutputOfRanks(lambda rank, line: print(f"[rank {rank}] {line}\n", end="", file=stdout), stdout)
+    output = OutputOfRanks(printed, sys.stdout)
 
     def one_rank(comm: Any) -> None:
         threads[comm.rank] = threading.get_ident()
@@ -115,7 +124,8 @@ def _on_threads(fn: Callable[..., Any], n: int, args: tuple[Any, ...], timeout: 
     frames = sys._current_frames()
     for rank in range(n):
         if rank not in results:
-            stack = traceback.extract_stack(frames.get(threads.get(rank, 0)))
-            stands = [Frame(frame.filename, frame.lineno or 0, frame.name) for frame in reversed(stack)]
+            frame = frames.get(threads.get(rank, 0))
+            stack = traceback.extract_stack(frame) if frame else []
+            stands = [Frame(line.filename, line.lineno or 0, line.name) for line in reversed(stack)]
             results[rank] = {"ended": "hung", "frames": stands}
     return [Outcome(rank, **results[rank]) for rank in range(n)]

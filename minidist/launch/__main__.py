@@ -18,11 +18,13 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from minidist.errors import UserError
-from minidist.launch import LaunchTimeout, RankFailed, launch, mpiexec
+from minidist.launch import mpiexec, run_on_threads
+from minidist.launch.report import causes, explain
 from minidist.launch.stacks import ask_for_stacks, where
 from minidist.launch.terminal import Terminal
 
@@ -45,9 +47,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         default="mpi",
         help="threads: all ranks in one process, no MPI needed",
     )
-    parser.add_argument(
-        "-m", dest="module", action="store_true", help="the program is a module, as in python -m"
-    )
+    parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     parser.add_argument(
         "program",
         nargs=argparse.REMAINDER,
@@ -70,16 +70,15 @@ def run_on_mpi(given: argparse.Namespace) -> int:
     """Run the program on MPI ranks and return its exit code."""
     with tempfile.TemporaryDirectory(prefix="minidist-", ignore_cleanup_errors=True) as name:
         directory, since = Path(name), time.time()
-        terminal = Terminal(directory / "progress" if sys.stderr.isatty() else None)
+        terminal = Terminal(directory / "progress" if sys.stderr.isatty() else None, sys.stdout, sys.stderr)
         extra = {"MINIDIST_PROGRESS": str(terminal.progress_file)} if terminal.progress_file else {}
         pipes = selectors.DefaultSelector()
         for rank in range(given.n):
             for stream in ("stdout", "stderr"):
                 path = directory / f"{stream}-{rank}"
                 os.mkfifo(path)
-                pipes.register(
-                    os.open(path, os.O_RDONLY | os.O_NONBLOCK), selectors.EVENT_READ, (stream, rank)
-                )
+                pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not wait for the other side
+                pipes.register(pipe, selectors.EVENT_READ, (stream, rank))
         program = [sys.executable, *(["-m"] if given.module else []), *given.program]
         job = mpiexec.start(given.n, directory, program, extra)
         family: set[int] = set()
@@ -114,9 +113,7 @@ def pump(pipes: selectors.BaseSelector, terminal: Terminal, patience: float) -> 
             got = got or bool(data)
             stream, rank = key.data
             terminal.write(stream, rank, data)
-        if (
-            not got
-        ):  # a pipe without a writer is always ready: no rank has opened it yet, or all have closed it
+        if not got:  # a pipe whose writer is gone is always ready
             time.sleep(0.01)
             break
 
@@ -150,33 +147,34 @@ def explain_end(code: int | None, n: int, directory: Path, terminal: Terminal) -
     return next((own for own in codes.values() if own), code if code and code > 0 else 1)
 
 
-def run_on_threads(given: argparse.Namespace) -> int:
+def run_in_this_process(given: argparse.Namespace) -> int:
     """Run the program once for each rank, as threads of this process, and return its exit code."""
     sys.argv = given.program
     name = given.program[0]
+    if not given.module:
+        sys.path[0] = str(Path(name).resolve().parent)  # as Python does for a script
 
     def program() -> None:
         try:
             if given.module:
                 runpy.run_module(name, run_name="__main__")
             else:
-                exec(
-                    compile(Path(name).read_bytes(), name, "exec"), {"__name__": "__main__", "__file__": name}
-                )
+                code = compile(Path(name).read_bytes(), name, "exec")
+                exec(code, {"__name__": "__main__", "__file__": name})
         except SystemExit as error:
             if error.code not in (None, 0):
                 raise
 
-    try:
-        launch(program, given.n, transport="threads", timeout=given.timeout or threading.TIMEOUT_MAX)
-    except LaunchTimeout as error:
-        leave(str(error), 124)
-    except RankFailed as error:
-        cause = error.outcomes[error.rank]
-        if cause.type == "UserError":  # its sentence says it all
-            leave(cause.message.partition(": ")[2], 2)
-        leave(str(error), cause.value if isinstance(cause.value, int) else 1)
-    return 0
+    limit = given.timeout or threading.TIMEOUT_MAX
+    show = Terminal(None, sys.stdout, sys.stderr)
+    outcomes = run_on_threads(program, given.n, timeout=limit, printed=partial(show.line, "stdout"))
+    if all(outcome.ended == "returned" for outcome in outcomes):
+        return 0
+    cause = causes(outcomes)[0]
+    if cause.type == "UserError":  # its sentence says it all
+        leave(cause.message.partition(": ")[2], 2)
+    codes = {"hung": 124, "exited": cause.value}
+    leave(explain(outcomes, "threads", limit, with_output=False), codes.get(cause.ended, 1))
 
 
 def leave(message: str, code: int) -> NoReturn:
@@ -191,9 +189,9 @@ def main() -> NoReturn:
     given = parse(sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the job is ended, too
     try:
-        sys.exit(run_on_mpi(given) if given.transport == "mpi" else run_on_threads(given))
+        sys.exit(run_on_mpi(given) if given.transport == "mpi" else run_in_this_process(given))
     except UserError as error:
-        sys.exit(f"minidist.launch: {error}")
+        leave(f"minidist.launch: {error}", 2)
     except KeyboardInterrupt:
         leave("minidist.launch: interrupted; all ranks have been ended", 130)
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,10 @@ from minidist.launch.worker import write_whole
 START_LIMIT = 60.0  # seconds for all ranks to be up; a cold disk and a slow laptop included
 GRACE = 0.3  # seconds that the others get to end by themselves once a rank has failed
 LINES_KEPT = 20  # of what each rank printed
+BYTES_KEPT = 65536  # in which they are looked for
+
+# Without the working directory on the path: a `random.py` that lies there must not stand in for Python's own.
+START_WORKER = "import sys; del sys.path[0]; from minidist.launch.worker import main; main()"
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,7 @@ class Outcome:
     """How one rank ended one call."""
 
     rank: int
-    ended: (
-        str  # "returned", "raised", "exited" (sys.exit), "died", "hung", "stopped" (because another failed)
-    )
+    ended: str  # "returned" "raised" "exited" (sys.exit) "died" "hung" "stopped" (because another failed)
     value: Any = None  # what it returned; of "exited" the exit code
     type: str = ""  # name of the exception's type
     message: str = ""  # one line
@@ -61,18 +63,14 @@ class Job:
         self.transport = transport
         self.over = False  # nothing more can be called
         self._calls = 0
-        self._printed: dict[int, int] = defaultdict(
-            int
-        )  # bytes of each rank's output that earlier calls have read
+        self._read: dict[int, int] = defaultdict(int)  # rank -> bytes of its output that we have read
         self._since = time.time()
         self._family: set[int] = set()
         self.directory = Path(tempfile.mkdtemp(prefix="minidist-"))
         write_whole(self.directory / "setup", pickle.dumps(sys.path))
         arguments = [str(self.directory), str(os.getpid()), transport]
-        worker = [sys.executable, "-m", "minidist.launch.worker", *arguments]
-        ours = str(
-            Path(__file__).parents[2]
-        )  # wherever this minidist was imported from, the ranks use the same
+        worker = [sys.executable, "-c", START_WORKER, *arguments]
+        ours = str(Path(__file__).parents[2])  # the ranks import minidist from where we did
         path = {"PYTHONPATH": os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))}
         try:
             self._process = self._start(worker, path)
@@ -133,13 +131,22 @@ class Job:
         number, self._calls = self._calls, self._calls + 1
         call = pickle.dumps((ranks, carry.dumps((fn, tuple(args)))))
         write_whole(self.directory / f"call-{number}", call)
+        try:
+            return self._outcomes(number, ranks, timeout, printed)
+        except BaseException:  # Ctrl-C: the ranks are still at work
+            self.kill()
+            raise
 
-        lines: list[list[str]] = [[] for _ in range(ranks)]
+    def _outcomes(
+        self, number: int, ranks: int, timeout: float, printed: Callable[[int, str], None] | None
+    ) -> list[Outcome]:
+        """Wait until every rank has ended call `number`, or it is clear that some will not."""
+        lines: list[deque[str]] = [deque(maxlen=LINES_KEPT) for _ in range(ranks)]
         results: dict[int, dict[str, Any]] = {}
-        now = time.monotonic()
+        now = began = time.monotonic()
         limit, failed_at, look_again = now + timeout, float("inf"), now + 0.1
         while len(results) < ranks:
-            time.sleep(0.001)
+            time.sleep(0.001 if now < began + 0.1 else 0.005)
             now = time.monotonic()
             self._collect(number, ranks, results)
             if printed:
@@ -147,10 +154,8 @@ class Job:
             if now > look_again:
                 look_again = now + 0.1
                 self._note_deaths(ranks, results)
-            if failed_at == float("inf") and any(
-                result["ended"] != "returned" for result in results.values()
-            ):
-                failed_at = now
+            if any(result["ended"] != "returned" for result in results.values()):
+                failed_at = min(failed_at, now)
             if now > min(limit, failed_at + GRACE):
                 break
         self._collect(number, ranks, results)
@@ -159,10 +164,10 @@ class Job:
             stacks = self._stacks(unfinished)
             why = "hung" if now > limit and failed_at == float("inf") else "stopped"
             results.update({rank: {"ended": why, "frames": stacks[rank]} for rank in unfinished})
-        self._read_output(lines, printed, to_the_end=True)
+        self._read_output(lines, printed, last=True)
         if unfinished or any(result["ended"] == "died" for result in results.values()):
             self.kill()
-        return [Outcome(rank, output=lines[rank][-LINES_KEPT:], **results[rank]) for rank in range(ranks)]
+        return [Outcome(rank, output=list(lines[rank]), **results[rank]) for rank in range(ranks)]
 
     def _collect(self, number: int, ranks: int, results: dict[int, dict[str, Any]]) -> None:
         for rank in range(ranks):
@@ -172,26 +177,25 @@ class Job:
                     results[rank] = pickle.loads(content)
 
     def _read_output(
-        self,
-        lines: list[list[str]],
-        printed: Callable[[int, str], None] | None,
-        to_the_end: bool = False,
+        self, lines: list[deque[str]], printed: Callable[[int, str], None] | None, last: bool = False
     ) -> None:
-        """Read the whole lines that the ranks have printed since we last looked."""
-        for rank, of_rank in enumerate(lines):
-            with (
-                contextlib.suppress(FileNotFoundError),
-                open(self.directory / f"output-{rank}", "rb") as file,
-            ):
-                file.seek(self._printed[rank])
+        """Read what the ranks have printed since we last looked: whole lines, and at the `last` look the rest."""
+        for rank, kept in enumerate(lines):
+            path = self.directory / f"output-{rank}"
+            if not path.exists():
+                continue
+            if not printed:  # a rank may print more than fits into memory
+                self._read[rank] = max(self._read[rank], path.stat().st_size - BYTES_KEPT)
+            with open(path, "rb") as file:
+                file.seek(self._read[rank])
                 new = file.read()
-                if not to_the_end:
-                    new = new[: new.rfind(b"\n") + 1]
-                self._printed[rank] += len(new)
-                for line in new.decode(errors="replace").splitlines():
-                    of_rank.append(line)
-                    if printed:
-                        printed(rank, line)
+            if not last:
+                new = new[: new.rfind(b"\n") + 1]
+            self._read[rank] += len(new)
+            for line in new.decode(errors="replace").splitlines():
+                kept.append(line)
+                if printed:
+                    printed(rank, line)
 
     def _note_deaths(self, ranks: int, results: dict[int, dict[str, Any]]) -> None:
         """Give a result to ranks whose process is gone."""

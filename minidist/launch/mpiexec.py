@@ -53,7 +53,7 @@ def environment(temporary: Path) -> dict[str, str]:
     settings["MINIDIST_TMPDIR"] = os.environ.get("TMPDIR", "")
     settings["TMPDIR"] = str(temporary)
     wanted = {
-        # Open MPI: run as root (containers), with more ranks than cores, over shared memory without probing networks
+        # Open MPI: run as root (containers), with more ranks than cores, without probing networks
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -123,6 +123,8 @@ def processes() -> list[tuple[int, int, int]]:
 
 def family(root: int) -> set[int]:
     """Return the process groups of `root` and of everything that descends from it."""
+    if os.name != "posix":
+        return set()
     table = processes()
     pids, groups = {root}, {root}
     grew = True
@@ -175,12 +177,11 @@ def remove_stale_segments(since: float) -> None:
 
     Only this user's, only those made after `since` (time.time()), and only if no process has them open.
     """
-    candidates = [
-        path
-        for pattern in ("mpich_shm_*", "sm_segment.*")
-        for path in Path("/dev/shm").glob(pattern)
-        if path.stat().st_uid == os.getuid() and path.stat().st_ctime >= since - 1
-    ]
+    candidates = []
+    for path in [*Path("/dev/shm").glob("mpich_shm_*"), *Path("/dev/shm").glob("sm_segment.*")]:
+        with contextlib.suppress(FileNotFoundError):  # another job has just ended
+            if path.stat().st_uid == os.getuid() and path.stat().st_ctime >= since - 1:
+                candidates.append(path)
     if not candidates:
         return
     in_use: set[str] = set()

@@ -12,7 +12,8 @@ from minidist.launch.stacks import where
 def causes(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return the ranks that failed by themselves, lowest first; not those that only stopped because of them."""
     failed = [outcome for outcome in outcomes if outcome.ended in ("raised", "exited", "died")]
-    return failed or [outcome for outcome in outcomes if outcome.ended == "hung"]
+    hung = [outcome for outcome in outcomes if outcome.ended == "hung"]
+    return failed or hung or list(outcomes)
 
 
 def explain(outcomes: Sequence[Outcome], transport: str, timeout: float, with_output: bool = True) -> str:

@@ -8,7 +8,6 @@ The variable is set only where the bar can be drawn (stderr is a terminal); else
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,7 +15,8 @@ from typing import Any, TextIO
 class Terminal:
     """Write whole lines of several ranks, and draw the bar below them."""
 
-    def __init__(self, progress_file: Path | None) -> None:
+    def __init__(self, progress_file: Path | None, stdout: TextIO, stderr: TextIO) -> None:
+        self.files = {"stdout": stdout, "stderr": stderr}
         self.progress_file = progress_file
         self.unfinished: dict[tuple[str, int], bytes] = {}  # (stream, rank) -> a line without its end
         self.said_something = False  # on stderr
@@ -28,20 +28,21 @@ class Terminal:
         *lines, rest = (self.unfinished.get((stream, rank), b"") + data).split(b"\n")
         self.unfinished[stream, rank] = rest
         for line in lines:
-            self._line(stream, rank, line.decode(errors="replace"))
+            self.line(stream, rank, line.decode(errors="replace"))
 
-    def _line(self, stream: str, rank: int, line: str) -> None:
+    def line(self, stream: str, rank: int, line: str) -> None:
+        """Show one line, marked with its rank unless that is 0, whose lines are the program's own."""
         if line.startswith("Abort(") and "MPI_Abort" in line:
             return  # MPICH announces what the rank has just explained
         self.said_something |= stream == "stderr"
         marked = line if rank == 0 or line.startswith("[rank ") else f"[rank {rank}] {line}"
-        self.say(marked, sys.stdout if stream == "stdout" else sys.stderr)
+        self.say(marked, stream)
 
-    def say(self, text: str, file: TextIO | None = None) -> None:
+    def say(self, text: str, stream: str = "stderr") -> None:
         """Print above the bar."""
         if self.bar is not None:
             self.bar.clear()
-        print(text, file=file or sys.stderr, flush=True)
+        print(f"{text}\n", end="", file=self.files[stream], flush=True)
         if self.bar is not None:
             self.bar.refresh()
 
@@ -62,7 +63,7 @@ class Terminal:
 
             form = "{percentage:3.0f}%|{bar}| step {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
             self.bar = tqdm(
-                total=now["steps"], bar_format=form, file=sys.stderr, dynamic_ncols=True, leave=True
+                total=now["steps"], bar_format=form, file=self.files["stderr"], dynamic_ncols=True, leave=True
             )
         self.bar.n = now["step"]
         self.bar.set_postfix_str(
@@ -75,7 +76,7 @@ class Terminal:
         self.draw()
         for (stream, rank), rest in self.unfinished.items():
             if rest:
-                self._line(stream, rank, rest.decode(errors="replace"))
+                self.line(stream, rank, rest.decode(errors="replace"))
         if self.bar is not None:
             self.bar.close()
             self.bar = None

@@ -6,13 +6,13 @@ renamed, so that whoever sees a file sees all of it. No sockets: nothing to coll
     setup            parent -> ranks    what the parent's Python can import
     ready-R          rank -> parent     its process's pid; the rank is up
     call-K           parent -> ranks    the K-th call: (ranks that take part, (function, arguments)); or None: leave
-    result-K-R       rank -> parent     how rank R ended it (a dict, see `_run`)
+    result-K-R       rank -> parent     how rank R ended it (a dict: the fields of `job.Outcome`)
     thread-R         rank -> parent     the thread that runs rank R, to find it among the process's stacks
     stack-R          on SIGUSR2         where every thread of that process stands (written by faulthandler)
     output-R         always             everything rank R prints
 
 With transport "mpi" there is one process for each rank, with "threads" one process for all (process 0).
-Started by `job.py` as `python -m minidist.launch.worker DIRECTORY PARENT_PID TRANSPORT`.
+Started by `job.py` with the arguments DIRECTORY PARENT_PID TRANSPORT.
 """
 
 import contextlib
@@ -35,11 +35,10 @@ from minidist.launch.output import OutputOfRanks
 from minidist.launch.stacks import Frame, where
 
 PACKAGE = Path(__file__).parents[1]
-HARNESS = (
-    str(PACKAGE / "launch"),
-    str(PACKAGE / "testing"),
-)  # frames of these tell the reader of a failure nothing
-COMM = str(PACKAGE / "comm")  # nor, where ranks have missed each other, how comm found out
+# What tells the reader of a failure nothing: who called the function, and, where ranks have missed each other, how
+# comm found that out.
+HARNESS = (str(PACKAGE / "launch"), str(PACKAGE / "testing"), "<frozen runpy>")
+COMM = str(PACKAGE / "comm")
 NAP = 1e-3  # seconds between two looks for the next call
 
 
@@ -47,7 +46,7 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file that others see either not at all or whole."""
     unfinished = path.with_name(path.name + ".tmp")
     unfinished.write_bytes(content)
-    unfinished.rename(path)
+    unfinished.replace(path)
 
 
 def takes_no_arguments(fn: Callable[..., Any]) -> bool:
@@ -63,7 +62,9 @@ def describe(error: BaseException) -> dict[str, Any]:
     stack = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in stack if not frame.filename.startswith(HARNESS)]
     frames = [Frame(frame.filename, frame.lineno or 0, frame.name) for frame in reversed(own)]
-    if type(error).__name__ == "RankStopped":
+    if (
+        type(error).__name__ == "RankStopped"
+    ):  # (by name: importing comm loads NumPy, which `import minidist` does not)
         return {"ended": "stopped", "frames": frames}
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -129,7 +130,7 @@ class Ranks:
             if call is None:
                 return
             ranks, payload = call
-            comm = everyone.split(0 if everyone.rank < ranks else None)
+            comm = everyone.split(0 if everyone.rank < ranks else None, name="world")
             if comm is not None:
                 self.run(number, comm, payload, sys.stdout.flush)
 
@@ -184,9 +185,6 @@ def main() -> None:
     directory, parent, transport = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     sys.path[:] = pickle.loads((directory / "setup").read_bytes())
     ranks = Ranks(directory, parent)
-    threading.Thread(target=ranks.leave_with_parent, name="watches the parent", daemon=True).start()
+    if os.name == "posix":
+        threading.Thread(target=ranks.leave_with_parent, name="watches the parent", daemon=True).start()
     ranks.serve_mpi() if transport == "mpi" else ranks.serve_threads()
-
-
-if __name__ == "__main__":
-    main()
