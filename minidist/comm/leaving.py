@@ -48,7 +48,7 @@ WINDOW = 0.2  # seconds in which ranks that fail together hear of each other
 GRACE = 0.5  # seconds that a message of a rank that has left may still be under way ...
 LOOKS = 50  # ... and how often we must have looked for it: a process that was stopped has not looked
 NAP = 2e-3  # seconds
-FORWARDING = 0.1  # seconds for mpiexec to pass on what we wrote: it drops what it has not read when a job is aborted
+FORWARDING = 0.1  # seconds for mpiexec to pass on what we wrote: it drops what it has not read at an Abort
 
 _world: MPI.Intracomm | None = None  # None: not installed
 _control: MPI.Intracomm  # the ranks' private line

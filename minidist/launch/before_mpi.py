@@ -35,4 +35,5 @@ def _uncaught(kind: type[BaseException], error: BaseException, tb: TracebackType
         text = "".join(traceback.format_exception(kind, error, tb)).rstrip()
     sys.stdout.flush()
     print("\n".join(f"[rank {rank}] {line}" for line in text.splitlines()), file=sys.stderr, flush=True)
+    time.sleep(0.1)  # for mpiexec to pass that on
     os.kill(os.getpid(), signal.SIGTERM)
