@@ -41,11 +41,15 @@ def result_of(path: Path, ranks: int, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("model", "ranks", "more"), [("mlp", 4, "3"), ("mlp", 2, "1"), ("cnn", 3, "1"), ("gpt", 3, "3")]
+    ("model", "batch", "ranks", "pieces"),
+    [("mlp", 50, 4, 3), ("mlp", 50, 2, 1), ("cnn", 50, 3, 1), ("gpt", 5, 3, 2)],
 )
-def test_histories_equal_those_of_one_process(tmp_path: Path, model: str, ranks: int, more: str) -> None:
-    one = result_of(tmp_path / "one.json", 0, *REFERENCE, "--model", model)
-    many = result_of(tmp_path / "many.json", ranks, *REFERENCE, "--model", model, "--accumulate", more)
+def test_histories_equal_those_of_one_process(
+    tmp_path: Path, model: str, batch: int, ranks: int, pieces: int
+) -> None:
+    options = [*REFERENCE, "--model", model, "--batch", str(batch)]
+    one = result_of(tmp_path / "one.json", 0, *options)
+    many = result_of(tmp_path / "many.json", ranks, *options, "--accumulate", str(pieces))
     assert (one["world_size"], many["world_size"]) == (1, ranks)
     for history in ("loss_history", "grad_norm_history"):
         assert len(one[history]) == 20

@@ -8,7 +8,7 @@ asserts there; it fails if it fails on any rank, with that rank's own message an
 is killed costs this one test, and nothing of it is left.
 
 The ranks live in a `Job` of `minidist.launch`: one child process with threads for the whole session, and one MPI job
-for each test function, where 1, 2 and 3 ranks are the first ranks of the 4. After an unclean end the job is replaced.
+for each module of tests, where 1, 2 and 3 ranks are the first ranks of the 4. After an unclean end the job is replaced.
 The function travels to the ranks by value, together with its module's helpers, exactly as pytest rewrote its asserts.
 """
 
@@ -29,13 +29,16 @@ MARK = (
 )
 
 
+USUAL_RANKS = 4  # a job has at least so many, to serve the other tests of its module too
+
+
 @dataclass(frozen=True)
 class Where:
     """Stand for the argument `comm` until a real communicator takes its place on the ranks."""
 
     transport: str
     size: int
-    largest: int  # of this test function: the size of its job
+    largest: int  # of this test function: its job must have so many
     timeout: float  # seconds
 
 
@@ -55,7 +58,7 @@ class RanksPlugin:
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}  # transport -> its job
-        self.owner: dict[str, Any] = {}  # transport -> the test function whose job it is
+        self.owner: dict[str, Any] = {}  # transport -> the module whose job it is
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make one item for each transport and number of ranks."""
@@ -92,17 +95,17 @@ class RanksPlugin:
         return True
 
     def job(self, where: Where, item: pytest.Function) -> Job:
-        """Return the job for this item: the one that runs, if it is whole and this test function's."""
+        """Return the job for this item: the one that runs, if it is whole, large enough and of this module."""
         import cloudpickle
 
         module = item.module
         if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
             cloudpickle.register_pickle_by_value(module)
         transport = where.transport
-        function = (item.parent, item.originalname) if transport == "mpi" else None
+        owner = module if transport == "mpi" else None
         running = self.jobs.get(transport)
         if running is not None and (
-            running.over or self.owner[transport] != function or running.n < where.size
+            running.over or self.owner[transport] != owner or running.n < where.size
         ):
             running.close()
             running = None
@@ -112,8 +115,8 @@ class RanksPlugin:
                     find_mpiexec()
                 except UserError as why:
                     pytest.skip(str(why))
-            running = self.jobs[transport] = Job(where.largest, transport)
-            self.owner[transport] = function
+            running = self.jobs[transport] = Job(max(where.largest, USUAL_RANKS), transport)
+            self.owner[transport] = owner
         return running
 
     def pytest_sessionfinish(self) -> None:
