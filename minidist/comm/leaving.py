@@ -73,7 +73,7 @@ def install(world: MPI.Intracomm) -> None:
     _unlink_shared_memory()
     sys.excepthook = _uncaught
     sys.exit = builtins.exit = builtins.quit = _sys_exit  # type: ignore[assignment]
-    atexit.register(_farewell)
+    atexit.register(farewell)
     os.register_at_fork(after_in_child=_forget)
     faulthandler.enable()
     stacks = os.environ.get("MINIDIST_STACKS")  # where minidist.launch reads them at its time limit
@@ -185,9 +185,9 @@ def _fail(summary: str, text: str, code: int) -> NoReturn:
     os._exit(code)
 
 
-def _farewell() -> None:
+def farewell() -> None:
     """Say that this rank has finished, and stay until all have; called at exit."""
-    if _world is None:
+    if _world is None or _world.Get_rank() in _finished:
         return
     try:
         _finished.add(_world.Get_rank())

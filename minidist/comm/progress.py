@@ -99,7 +99,8 @@ class Request:
             if name in facts
         ]
         number = f" #{facts['sequence']}" if "sequence" in facts else ""
-        text = f"{self.operation}{number}({', '.join(said)}) on {comm.name!r}"
+        how = f"({', '.join(said)})" if said else ""
+        text = f"{self.operation}{number}{how} on {comm.name!r}"
         peers = sorted({request.peer for request in self.pending if request.peer is not None})
         if peers:
             text += f", waiting for rank{'s' * (len(peers) > 1)} {', '.join(map(str, peers))}"

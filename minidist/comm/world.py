@@ -6,15 +6,19 @@ belong to different MPIs, and every process would train alone as rank 0 of 1: re
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from minidist.comm import threads
 from minidist.comm.communicator import Communicator
 from minidist.errors import UserError
+
+PATIENCE = 60.0  # seconds for all ranks to start MPI
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def _world_of_this_process() -> Communicator:
     if facts is None:
         return threads.world_of_one()
     try:
-        from mpi4py import MPI
+        MPI = start_mpi()
     except (ImportError, RuntimeError) as error:  # not installed; or installed, and no MPI library found
         raise _refusal(
             facts,
@@ -104,6 +108,20 @@ def _world_of_this_process() -> Communicator:
     if everyone.Get_size() > 1:
         leaving.install(everyone)
     return Communicator(Endpoint(MPI, everyone.Dup(), range(everyone.Get_size())))
+
+
+def start_mpi() -> Any:
+    """Import mpi4py, which starts MPI, and so waits for all other ranks to come here.
+
+    MPI's start cannot be interrupted from Python. If a rank never comes (it has ended without importing minidist),
+    this rank ends after PATIENCE seconds, and its stack says that it stood here.
+    """
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
+    try:
+        from mpi4py import MPI
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    return MPI
 
 
 def _refusal(facts: LauncherFacts, sentence: str) -> BaseException:

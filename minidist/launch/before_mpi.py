@@ -1,10 +1,14 @@
-"""A rank that fails before MPI is up.
+"""A rank that leaves before MPI is up.
 
-Once `world()` has been called, `comm/leaving.py` sees to it that nobody waits for a rank that has failed. Before, a
-rank cannot talk to the others; and if it just ends, the others wait for it inside MPI's start for ever. But mpiexec
-ends the job at once when a rank is killed by a signal: so a rank that fails this early kills itself.
+Once `world()` has been called, `comm/leaving.py` sees to it that nobody waits for a rank that has left. Before, a
+rank cannot talk to the others; and if it just ends, MPICH's others wait for it inside MPI's start for ever.
+
+    an uncaught exception    the rank kills itself: mpiexec ends the job when a rank is killed by a signal
+    any other exit           the rank meets the others in MPI's start after all, and says farewell there
 """
 
+import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -16,10 +20,33 @@ from minidist.errors import UserError
 
 
 def watch() -> None:
-    """If mpiexec has started this process as one of several ranks, make an uncaught exception end the job."""
+    """If mpiexec has started this process as one of several ranks, do not let it leave unnoticed."""
     size = os.environ.get("PMI_SIZE") or os.environ.get("OMPI_COMM_WORLD_SIZE") or "1"
     if size.isdigit() and int(size) > 1 and os.name == "posix":
         sys.excepthook = _uncaught
+        if _mpich_started_us():
+            atexit.register(_join, os.getpid())
+
+
+def _mpich_started_us() -> bool:
+    """Say whether MPICH's line to mpiexec is open here: a child of a rank has the environment, but not the line."""
+    with contextlib.suppress(KeyError, ValueError, OSError):
+        os.fstat(int(os.environ["PMI_FD"]))
+        return True
+    return False
+
+
+def _join(rank_process: int) -> None:
+    """Start MPI, where the others may be waiting for this rank, and say farewell to them."""
+    if "mpi4py.MPI" in sys.modules or os.getpid() != rank_process:
+        return
+    with contextlib.suppress(
+        Exception, SystemExit
+    ):  # no MPI, or one that is not mpiexec's: nobody waits there
+        from minidist.comm import leaving, world
+
+        world()
+        leaving.farewell()
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:

@@ -104,9 +104,7 @@ class RanksPlugin:
         transport = where.transport
         owner = module if transport == "mpi" else None
         running = self.jobs.get(transport)
-        if running is not None and (
-            running.over or self.owner[transport] != owner or running.n < where.size
-        ):
+        if running is not None and (running.over or self.owner[transport] != owner or running.n < where.size):
             running.close()
             running = None
         if running is None:

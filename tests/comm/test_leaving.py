@@ -213,12 +213,21 @@ print("here")
     assert "ValueError: only the child" in said
 
 
-def test_a_failure_before_mpi_is_up_ends_the_job(run, tmp_path):
+@pytest.mark.parametrize(
+    ("leave", "words"),
+    [
+        ("raise ImportError('no such thing')", "[rank 1] ImportError: no such thing"),
+        ("sys.exit(0)", "rank 1 has already finished the program"),
+        ("sys.exit(3)", "rank 1 has already finished the program"),
+        ("raise SystemExit(3)", "rank 1 has already finished the program"),
+    ],
+)
+def test_a_rank_that_leaves_before_mpi_is_up_ends_the_job(tmp_path, leave, words):
     script = tmp_path / "early.py"
     script.write_text(
-        "import os, minidist\n"
+        "import os, sys, minidist\n"
         "if os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')) == '1':\n"
-        "    raise ImportError('no such thing')\n"
+        f"    {leave}\n"
         "from minidist.comm import world\n"
         "world().barrier()\n"
     )
@@ -231,8 +240,13 @@ def test_a_failure_before_mpi_is_up_ends_the_job(run, tmp_path):
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode != 0
-    assert "[rank 1] ImportError: no such thing" in done.stderr
-    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.count(words) == 1
+
+
+def test_ranks_that_never_need_mpi_end_normally(tmp_path):
+    command = [MPIEXEC, "-n", "3", sys.executable, "-c", "import minidist; print('done')"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["done"] * 3, "")
 
 
 def press_ctrl_c(command, environment, when):
