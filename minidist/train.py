@@ -223,9 +223,12 @@ def introduce(
         say(why)
     parameters = sum(p.size for p in model.parameters())
     say(f"model  {options.model}, {parameters:,} parameters, {options.dtype}")
-    say(f"data   {dataset.source}, {len(dataset.train_inputs):,} examples to train on")
-    if dataset.is_text:
-        say(f"       sha256 {dataset.sha256}")
+    say(f"data   {dataset.source}")
+    n, n_test = len(dataset.train_inputs), len(dataset.test_inputs)
+    say(
+        f"       {n:,} examples to train on, {n_test:,} to test"
+        + f"; sha256 {dataset.sha256}" * dataset.is_text
+    )
     pieces = f" in {options.accumulate} pieces" if options.accumulate > 1 else ""
     say(f"step   {options.batch} examples{pieces}, {options.optimizer}, learning rate {options.lr:g}")
     if options.batch < comm.size:

@@ -33,7 +33,7 @@ class Moment:
 
 
 class Progress:
-    """Show moments of the training, at most two a second; ten to a launcher."""
+    """Show moments of the training: two a second at first, fewer in a long run; ten a second to a launcher."""
 
     def __init__(self, comm: Communicator, steps: int, shown: bool) -> None:
         self.comm = comm
@@ -41,7 +41,8 @@ class Progress:
         self.shown = shown
         self.file = os.environ.get("MINIDIST_PROGRESS")
         self._header_due = True
-        self._begin_interval(time.perf_counter())
+        self._began = time.perf_counter()
+        self._begin_interval(self._began)
 
     def _begin_interval(self, now: float) -> None:
         self._since = now
@@ -55,7 +56,7 @@ class Progress:
         self._examples += examples
         now = time.perf_counter()
         seconds = now - self._since
-        if seconds < (0.1 if self.file else 0.5) and step < self.steps:
+        if seconds < (0.1 if self.file else max(0.5, (now - self._began) / 20)) and step < self.steps:
             return
         communication = (self.comm.progress.seconds - self._waited) / seconds
         moment = Moment(epoch, step, self.steps, loss, self._examples / seconds, min(1.0, communication))

@@ -13,7 +13,7 @@ import os
 from importlib import import_module
 from types import ModuleType
 
-from minidist._kernels import reference
+from minidist._kernels import memory, reference
 from minidist._kernels.reference import (
     adamw,
     argmax,
@@ -64,6 +64,7 @@ __all__ = [
 KERNELS = tuple(name for name in __all__ if hasattr(reference, name))
 
 _compiled: ModuleType | None
+memory.keep_freed_memory()
 try:
     _compiled = import_module("minidist._kernels.compiled")
 except ImportError:  # there was no C compiler when minidist was installed
