@@ -5,6 +5,8 @@ A listener is any object with three methods; meters, guard and trace are listene
     before(event)    an operation begins; nothing has been sent yet, and raising an error here stops it
     waiting(event)   the rank is about to sleep because the operation cannot go on yet (may come many times)
     after(event)     the operation is complete
+
+It may talk to the other ranks meanwhile, on a communicator of its own that has no listeners.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Every operation is a *generator* that yields the transport's requests it waits f
 MPI moves little while nobody calls it. So each rank keeps a list of its running generators, and whoever waits
 for one of them moves all of them. A blocking call starts its generator and waits; a non-blocking one leaves it
 on the list and gives back the `Request`; backward calls `advance()` once per node of the tape.
+
+Read `transport.py` next: where the requests come from.
 """
 
 from __future__ import annotations
@@ -130,11 +132,10 @@ class Progress:
         if not self.running:
             return False
         moved = False
-        for request in list(self.running):
-            if request.step():
-                moved = True
-                if request.done:
-                    self.running.remove(request)
+        for request in list(self.running):  # a copy: a listener that is told of an end may talk, and so advance
+            moved = request.step() or moved
+        if moved:
+            self.running = [request for request in self.running if not request.done]
         return moved
 
     def wait(self, request: Request) -> None:
@@ -155,9 +156,9 @@ class Progress:
                 if request.done:
                     return
                 self.idle(self, request, since)
-        except BaseException as error:  # a deadlock, Ctrl-C: this operation will never be complete
-            request.fail(error)
-            self.running.remove(request)
+        except BaseException as error:
+            if not request.done:  # a deadlock, Ctrl-C: it will never be complete
+                request.fail(error)
             raise
         finally:
             self.waiting_thread = outer

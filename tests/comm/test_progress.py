@@ -189,6 +189,39 @@ def test_a_listener_may_talk_on_its_own_communicator_and_refuse_an_operation(com
         assert comm.counters["user"] == before
 
 
+@pytest.mark.ranks(1, 2, 3)
+def test_a_listener_may_talk_after_an_operation_too(comm):
+    private = comm.split(0)
+
+    class CountsRanks(Recorder):
+        def after(self, event):
+            self.told.append(int(private.all_reduce(1, purpose="guard")))
+
+    recorder = CountsRanks()
+    comm.listeners.append(recorder)
+    requests = [comm.iall_reduce(np.ones(300_000)), comm.iall_reduce(np.ones(3))]
+    for request in requests:
+        assert np.all(request.wait() == comm.size)
+    assert [told for told in recorder.told if isinstance(told, int)] == [comm.size] * 2
+
+
+@pytest.mark.ranks(1, transports=("threads",))
+def test_what_a_listener_raises_is_raised_as_it_is_and_takes_no_complete_operation_back(comm):
+    class RefusesTag2(Recorder):
+        def after(self, event):
+            if event.operation == "recv" and event.tag == 2:
+                raise CommError("not this one")
+
+    comm.listeners.append(RefusesTag2())
+    out = np.zeros(2)
+    first, second = (comm.irecv(out[tag - 1 : tag], 0, tag) for tag in (1, 2))
+    for tag in (1, 2):
+        comm.isend([float(tag)], 0, tag)
+    with pytest.raises(CommError, match="not this one"):
+        first.wait()  # both are complete by now
+    assert (first.wait(), second.wait(), out.tolist()) == (0, 0, [1.0, 2.0])
+
+
 @pytest.mark.ranks(2)
 def test_a_split_communicator_begins_with_the_listeners_it_was_split_under(comm):
     recorder = Recorder()
