@@ -4,7 +4,8 @@
     bucket 1: hidden.weight, hidden.bias      waits for 2 parameters
 
 The tape reports a parameter after its last contribution in a backward pass; a bucket is ready when all of its
-parameters have been reported in the step's *last* pass. What that pass did not use is ready when it ends.
+parameters have been reported in the step's *last* pass. What that pass did not use is ready when it ends. A sync that
+names no buckets hears nothing, and finds all gradients of the step when the replica is done.
 Read next: `whole.py`, the simplest replica.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from minidist.autograd import Parameter
 from minidist.data.loader import microbatches
+from minidist.nn.module import Module
 from minidist.sync.seam import Sync
 
 
@@ -37,23 +39,26 @@ class Batch:
 
 
 class Replica:
-    """Count, for one step at a time, which buckets still wait for gradients."""
+    """Keep the parameters of `model` ready for the next step, and count which buckets still wait for gradients."""
 
-    def __init__(self, sync: Sync) -> None:
+    def __init__(self, model: Module, sync: Sync) -> None:
+        self.model = model
         self.sync = sync
-        self._bucket_of = {id(p): bucket for bucket in sync.buckets for p in bucket.parameters}
+        self._parameters = model.parameters()
+        self._bucket_of = {parameter: bucket for bucket in sync.buckets for parameter in bucket.parameters}
         self._missing: dict[int, int] = {}  # bucket index -> parameters that backward has not reported yet
 
     def begin(self) -> None:
         """Forget the gradients of the step before."""
-        for bucket in self.sync.buckets:
-            self._missing[bucket.index] = len(bucket.parameters)
-            for parameter in bucket.parameters:
-                parameter.zero_grad()
+        self._missing = {bucket.index: len(bucket.parameters) for bucket in self.sync.buckets}
+        for parameter in self._parameters:
+            parameter.zero_grad()
 
     def ready(self, parameter: Parameter) -> None:
         """Take the tape's word that a parameter has had its last contribution of the step."""
-        bucket = self._bucket_of[id(parameter)]
+        bucket = self._bucket_of.get(parameter)
+        if bucket is None:  # this sync does not ask about it
+            return
         self._missing[bucket.index] -= 1
         if not self._missing[bucket.index]:
             del self._missing[bucket.index]
@@ -61,9 +66,9 @@ class Replica:
 
     def end(self) -> None:
         """Declare the rest ready too: what no microbatch used gets zeros, and joins every collective."""
+        for parameter in self._parameters:
+            parameter.finish()
         for bucket in self.sync.buckets:
             if bucket.index in self._missing:
-                for parameter in bucket.parameters:
-                    parameter.finish()
                 self.sync.gradient_ready(bucket)
         self._missing.clear()

@@ -19,9 +19,8 @@ from minidist.nn.module import Module
 from minidist.split.replica import Batch, Replica
 from minidist.sync.seam import Sync
 
-Loss = Callable[
-    [Tensor, np.ndarray, int], Tensor
-]  # (outputs, labels, global count) -> sum over examples / count
+# (outputs, labels, global count) -> sum over examples / count
+Loss = Callable[[Tensor, np.ndarray, int], Tensor]
 
 
 class Whole(Replica):
@@ -32,8 +31,7 @@ class Whole(Replica):
     """
 
     def __init__(self, model: Module, loss: Loss, sync: Sync, accumulate: int = 1) -> None:
-        super().__init__(sync)
-        self.model = model
+        super().__init__(model, sync)
         self.loss = loss
         self.accumulate = accumulate
 
