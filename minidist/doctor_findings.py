@@ -202,6 +202,5 @@ def judge_downloads(environment: Mapping[str, str], exists: Callable[[str], bool
         host = port = None
     if host is None:
         return Finding("downloads", "HTTPS_PROXY is not an address", "`export HTTPS_PROXY=http://host:port`")
-    return Finding(
-        "downloads", f"through the proxy {host}{f':{port}' if port else ''}"
-    )  # its password is not shown
+    # Not all of it: the address may hold a password.
+    return Finding("downloads", f"through the proxy {host}{f':{port}' if port else ''}")

@@ -32,9 +32,8 @@ def cgroup_quota(root: Path = Path("/")) -> float:
     """
     quota = float("inf")
     for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, group = line.split(
-            ":", 2
-        )  # "0::/user.slice" is version 2, "4:cpu,cpuacct:/docker/..." is 1
+        # "0::/user.slice" is version 2, "4:cpu,cpuacct:/docker/..." is version 1.
+        _, controllers, group = line.split(":", 2)
         if controllers == "":
             top = root / "sys/fs/cgroup"
         elif "cpu" in controllers.split(","):
@@ -45,14 +44,9 @@ def cgroup_quota(root: Path = Path("/")) -> float:
         for directory in (here, *here.parents):
             if directory == top.parent:
                 break
-            limit = _read(
-                directory / "cpu.max"
-            ).split()  # "200000 100000": microseconds of time, of every so many
-            if not limit:
-                limit = (
-                    _read(directory / "cpu.cfs_quota_us").split()
-                    + _read(directory / "cpu.cfs_period_us").split()
-                )
+            # "200000 100000": microseconds of time, of every so many; in one file, or (version 1) in two.
+            files = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
+            limit = [word for file in files for word in _read(directory / file).split()]
             if len(limit) == 2 and limit[0] not in ("max", "-1"):
                 quota = min(quota, int(limit[0]) / int(limit[1]))
     return quota

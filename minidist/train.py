@@ -24,7 +24,7 @@ from minidist.data import Dataset, loader
 from minidist.errors import UserError
 from minidist.machine import core_count
 from minidist.models import CNN, GPT, MLP
-from minidist.nn import Module, flatten
+from minidist.nn import Group, Module, flatten
 from minidist.optim import SGD, AdamW, Optimizer
 from minidist.split.replica import Batch
 from minidist.split.whole import Whole
@@ -128,7 +128,7 @@ def agree(comm: Communicator, options: argparse.Namespace, dataset: Dataset) -> 
         if differing:
             raise UserError(
                 f"the {what} of rank {differing[0]} differ from those of rank 0; "
-                f"give every rank the same command and the same files"
+                "give every rank the same command and the same files"
             )
     # The best path that every rank has and that is no better than any rank was told to use.
     own = KERNEL_PATHS.index(kernels.path)
@@ -151,7 +151,7 @@ def build_model(options: argparse.Namespace, dataset: Dataset) -> Module:
     return MLP([depth * height * width, 256, 128, dataset.classes], **how)
 
 
-def build_optimizer(options: argparse.Namespace, groups: Sequence) -> Optimizer:
+def build_optimizer(options: argparse.Namespace, groups: Sequence[Group]) -> Optimizer:
     """Make the update rule that the options name."""
     if options.optimizer == "sgd":
         return SGD(groups, options.lr, options.momentum, options.weight_decay)
@@ -225,16 +225,13 @@ def introduce(
     say(f"model  {options.model}, {parameters:,} parameters, {options.dtype}")
     say(f"data   {dataset.source}")
     n, n_test = len(dataset.train_inputs), len(dataset.test_inputs)
-    say(
-        f"       {n:,} examples to train on, {n_test:,} to test"
-        + f"; sha256 {dataset.sha256}" * dataset.is_text
-    )
+    version = f"; sha256 {dataset.sha256}" if dataset.is_text else ""  # every Python has prose of its own
+    say(f"       {n:,} examples to train on, {n_test:,} to test{version}")
     pieces = f" in {options.accumulate} pieces" if options.accumulate > 1 else ""
     say(f"step   {options.batch} examples{pieces}, {options.optimizer}, learning rate {options.lr:g}")
     if options.batch < comm.size:
-        say(
-            f"note   a batch of {options.batch} leaves {comm.size - options.batch} of {comm.size} ranks without work"
-        )
+        idle = comm.size - options.batch
+        say(f"note   a batch of {options.batch} leaves {idle} of {comm.size} ranks without work")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -112,7 +112,7 @@ def _advice(result: dict[str, Any], size: int, cores: int) -> str:
         f"Why this is not {size} times as fast as one rank: of {1e3 * step:.2f} ms a step, rank 0 spent "
         f"{1e3 * waiting:.2f} ms sending and waiting.\n"
         f"The model has {result['parameters']:,} parameters; the arithmetic of one step is over sooner than a few "
-        f"messages"
+        "messages"
     )
     words += f", and {size} ranks take turns on {cores} cores.\n" if size > cores else ".\n"
     return f"{words}A larger model does gain:  {FASTER_ON_TWO}"

@@ -138,7 +138,7 @@ class _Exit(SystemExit):
     """A SystemExit that notices whether it ends the program: it may also be caught.
 
     atexit is not told the exit code, and comes only after the program's threads have ended. But whoever catches
-    an exception drops it while his code runs; only when Python itself leaves, no code is left that runs.
+    an exception drops it while other code runs; only when Python itself leaves, no code is left that runs.
     """
 
     def __del__(self) -> None:

@@ -47,9 +47,7 @@ class Mesh:
         The first call for several axes is a collective over the whole mesh.
         """
         self._check(axes)
-        axes = tuple(
-            axis for axis in self.axes if axis in axes
-        )  # in the mesh's order: ranks are numbered row by row
+        axes = tuple(axis for axis in self.axes if axis in axes)  # in the mesh's order, as the ranks are
         if axes not in self._comms:
             name = "+".join(axes)
             if math.prod(self.axes[axis] for axis in axes) == 1:

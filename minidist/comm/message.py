@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 INLINE = 4096  # bytes: above it a copy into the envelope costs more than a second message
-_FIXED = struct.Struct(
-    "<8sqqq"
-)  # dtype, payload bytes, payload tag, number of dims; then one integer per dim
+# dtype, payload bytes, payload tag, number of dims; then one integer for each dim
+_FIXED = struct.Struct("<8sqqq")
 LONGEST = _FIXED.size + 64 * 8 + INLINE  # NumPy's arrays have at most 64 dims
 
 

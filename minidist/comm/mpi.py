@@ -118,9 +118,8 @@ class Endpoint:
         if color is None:
             self.private.Split(self.mpi.UNDEFINED)
             return None
-        new = self.private.Split(
-            members[0], members.index(self.rank)
-        )  # colors must be >= 0: a member's rank is
+        # MPI wants a color that is not negative: the first member's rank tells groups apart as well.
+        new = self.private.Split(members[0], members.index(self.rank))
         return Endpoint(self.mpi, new, [self.members[member] for member in members])
 
     def alone(self) -> Endpoint:

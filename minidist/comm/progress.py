@@ -132,7 +132,7 @@ class Progress:
         if not self.running:
             return False
         moved = False
-        for request in list(self.running):  # a copy: a listener that is told of an end may talk, and so advance
+        for request in list(self.running):  # a copy, since a listener that is told of an end may advance too
             moved = request.step() or moved
         if moved:
             self.running = [request for request in self.running if not request.done]

@@ -103,9 +103,7 @@ def run_ranks(fn: Callable[..., Any], n: int, *args: Any) -> list[Any]:
     try:
         for thread in threads:
             thread.join()
-    except (
-        BaseException
-    ) as interrupt:  # Ctrl-C comes here, in the main thread: the ranks that wait are stopped
+    except BaseException as interrupt:  # Ctrl-C is raised here: the ranks that wait are to stop
         hub.end(0, interrupt)
         raise
     for rank, cause in errors:

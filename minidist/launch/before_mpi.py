@@ -40,9 +40,8 @@ def _join(rank_process: int) -> None:
     """Start MPI, where the others may be waiting for this rank, and say farewell to them."""
     if "mpi4py.MPI" in sys.modules or os.getpid() != rank_process:
         return
-    with contextlib.suppress(
-        Exception, SystemExit
-    ):  # no MPI, or one that is not mpiexec's: nobody waits there
+    # Suppressed: there is no MPI, or one that is not mpiexec's, so nobody waits there.
+    with contextlib.suppress(Exception, SystemExit):
         from minidist.comm import leaving, world
 
         world()
@@ -51,9 +50,8 @@ def _join(rank_process: int) -> None:
 
 def _uncaught(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
     rank = int(os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or 0)
-    time.sleep(
-        min(0.2 * rank, 1.0)
-    )  # if all fail alike, as they mostly do, rank 0 says so and the rest end unheard
+    # If all fail alike, as they mostly do, rank 0 says so and the others end unheard.
+    time.sleep(min(0.2 * rank, 1.0))
     if isinstance(error, UserError):
         text = str(error)
     elif isinstance(error, KeyboardInterrupt):

@@ -62,9 +62,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     stack = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in stack if not frame.filename.startswith(HARNESS)]
     frames = [Frame(frame.filename, frame.lineno or 0, frame.name) for frame in reversed(own)]
-    if (
-        type(error).__name__ == "RankStopped"
-    ):  # (by name: importing comm loads NumPy, which `import minidist` does not)
+    if type(error).__name__ == "RankStopped":  # by name: importing comm would load NumPy
         return {"ended": "stopped", "frames": frames}
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)

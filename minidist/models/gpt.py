@@ -48,9 +48,8 @@ class GPT(Module):
     ) -> None:
         self.time = time
         std = 0.02
-        std_out = std / math.sqrt(
-            2 * layers
-        )  # of layers that add into the residual stream, so that it does not grow
+        # Two layers of each block add into the stream that runs straight through: so it does not grow with depth.
+        std_out = std / math.sqrt(2 * layers)
         self.tokens = Embedding(symbols, width, std)
         self.positions = Embedding(time, width, std)
         self.blocks = [Block(width, heads, std, std_out) for _ in range(layers)]

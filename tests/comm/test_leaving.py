@@ -268,9 +268,8 @@ def press_ctrl_c(command, environment, when):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), printed.decode(errors="replace")
 
 
-@pytest.mark.filterwarnings(
-    "ignore:This process:DeprecationWarning"
-)  # forkpty beside threads: exec follows at once
+# Python warns of a fork beside threads; here exec follows at once.
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("through", ["mpiexec", "launch"])
 def test_ctrl_c_ends_all_ranks_in_one_line_with_exit_code_130(tmp_path, through):
     script = tmp_path / "program.py"

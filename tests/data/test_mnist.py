@@ -209,9 +209,8 @@ def test_the_second_mirror_is_asked_when_the_first_is_silent_or_has_another_file
         monkeypatch.setattr(mnist, "SHA256", {"mnist": [hashlib.sha256(c).hexdigest() for c in contents]})
         data.prepare("mnist")
     assert len(list((cache / "mnist").iterdir())) == 4  # nothing of the wrong files is left
-    np.testing.assert_array_equal(
-        data.load("mnist").train_labels, LABELS
-    )  # from the cache: nobody serves now
+    from_the_cache = data.load("mnist")  # nobody serves now
+    np.testing.assert_array_equal(from_the_cache.train_labels, LABELS)
 
 
 @contextlib.contextmanager

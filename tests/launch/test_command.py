@@ -136,9 +136,8 @@ def test_a_wrong_command_line_is_refused_with_a_sentence(arguments, said):
     assert said in done.stderr
 
 
-@pytest.mark.filterwarnings(
-    "ignore:This process:DeprecationWarning"
-)  # forkpty beside threads: exec follows at once
+# Python warns of a fork beside threads; here exec follows at once.
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_in_a_terminal_rank_0s_progress_is_a_bar(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(

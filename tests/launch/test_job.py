@@ -106,7 +106,7 @@ def test_children_of_ranks_are_ended_too(job):
     assert child not in [pid for pid, _, _ in mpiexec.processes()]
 
 
-def test_the_users_temporary_folder_is_his_own(job):
+def test_ranks_have_the_users_temporary_folder(job):
     assert job.call(lambda comm: os.environ.get("TMPDIR"))[0].value == os.environ.get("TMPDIR")
 
 

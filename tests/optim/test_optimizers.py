@@ -32,9 +32,8 @@ def test_the_first_adam_step_adds_eps_after_the_bias_correction(gradient: float,
 def test_adamw_decays_the_weights_from_before_the_step() -> None:
     groups = one_weight(1.0, 1.0)
     AdamW(groups, lr=0.1, weight_decay=0.1).step()
-    assert groups[0].weights[0] == pytest.approx(
-        0.89, abs=1e-8
-    )  # 1 - 0.1 * 0.1 * 1 - 0.1; decayed after: 0.891
+    # 1 - 0.1 * 0.1 * 1 - 0.1; had it decayed the new weight, 0.891
+    assert groups[0].weights[0] == pytest.approx(0.89, abs=1e-8)
 
 
 def test_adamw_decays_a_weight_without_gradient() -> None:
