@@ -17,6 +17,8 @@ from minidist._kernels import memory, reference
 from minidist._kernels.reference import (
     adamw,
     argmax,
+    attention,
+    attention_backward,
     cross_entropy,
     cross_entropy_backward,
     gelu,
@@ -39,6 +41,8 @@ from minidist.errors import UserError
 __all__ = [
     "adamw",
     "argmax",
+    "attention",
+    "attention_backward",
     "available",
     "cross_entropy",
     "cross_entropy_backward",

@@ -132,6 +132,15 @@ def matrix(operation: str, name: str, x: np.ndarray) -> tuple[int, int]:
     return x.shape[0], x.shape[1]
 
 
+def heads(operation: str, name: str, x: np.ndarray, expected: tuple[int, ...] | None = None) -> None:
+    """Refuse what is not (batch, heads, time, dim), or not of the same shape as the array before (ValueError)."""
+    if x.ndim != 4 or (expected is not None and x.shape != expected):
+        like = "" if expected is None else f", expected {expected} like the arrays before it"
+        raise ValueError(
+            f"{operation}: {name} must have shape (batch, heads, time, dim), got {x.shape}{like}"
+        )
+
+
 def first_step(step: int) -> None:
     """Refuse a step number below 1 (ValueError): at 0 Adam's bias correction divides by zero."""
     if step < 1:

@@ -10,12 +10,13 @@ it or says what is wrong.
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer,
 )
+from libc.math cimport sqrt
 from libc.stdint cimport int64_t, uintptr_t
 
 import numpy as np
 
 from minidist._kernels import checks
-from minidist._kernels.table cimport dim, kernels, minidist_path_works, minidist_paths, path
+from minidist._kernels.table cimport dim, heads, kernels, minidist_path_works, minidist_paths, path
 
 cdef const kernels *chosen = NULL  # [0] for float32, [1] for float64
 
@@ -46,6 +47,7 @@ include "matmul.pxi"
 include "reductions.pxi"
 include "elementwise.pxi"
 include "rows.pxi"
+include "attention.pxi"
 include "optimizers.pxi"
 
 select(paths()[0])

@@ -17,6 +17,12 @@
 
 typedef ptrdiff_t dim;
 
+/* An array (batch, heads, time, dim) whose rows of `dim` are contiguous, and how far apart the others are. */
+struct heads {
+    void *data;
+    dim batch, head, row;
+};
+
 struct kernels {
     int (*matmul)(dim m, dim n, dim k, const void *a, dim a_row, dim a_col, const void *b, dim b_row, dim b_col,
                   void *c, dim c_row, int accumulate);
@@ -38,6 +44,12 @@ struct kernels {
                        void *mean, void *rstd);
     int (*layer_norm_backward)(dim rows, dim d, const void *grad, const void *x, const void *gain, const void *mean,
                                const void *rstd, void *dx, void *dgain, void *dbias);
+
+    int (*attention)(dim batch, dim heads, dim time, dim d, double scale, struct heads q, struct heads k,
+                     struct heads v, struct heads out, void *log_sum_exp);
+    int (*attention_backward)(dim batch, dim heads, dim time, dim d, double scale, struct heads grad, struct heads q,
+                              struct heads k, struct heads v, struct heads out, const void *log_sum_exp,
+                              struct heads dq, struct heads dk, struct heads dv);
 
     void (*gelu)(dim n, const void *x, void *y);
     void (*gelu_backward)(dim n, const void *grad, const void *x, void *dx);

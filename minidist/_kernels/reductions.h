@@ -73,7 +73,9 @@ static real NAME(row_max)(const real *x, dim n)
         top[0] = NAME(larger)(NAME(larger)(top[0], top[1]), NAME(larger)(top[2], top[3]));
         real lane[LANES];
         store(lane, top[0]);
-        for (dim l = 0; l < LANES; l++) best = NAME(larger_of_two)(best, lane[l]);
+        UNROLL for (dim width = LANES / 2; width > 0; width /= 2)
+            for (dim l = 0; l < width; l++) lane[l] = NAME(larger_of_two)(lane[l], lane[l + width]);
+        best = lane[0];
     }
     for (; i < n; i++) best = NAME(larger_of_two)(best, x[i]);
     return best;

@@ -5,6 +5,10 @@ from libc.stdint cimport int64_t
 ctypedef Py_ssize_t dim
 
 cdef extern from "kernels.h":
+    struct heads:
+        void *data
+        dim batch, head, row
+
     struct kernels:
         int (*matmul)(
             dim m, dim n, dim k, const void *a, dim a_row, dim a_col, const void *b, dim b_row, dim b_col,
@@ -30,6 +34,13 @@ cdef extern from "kernels.h":
         int (*layer_norm_backward)(
             dim rows, dim d, const void *grad, const void *x, const void *gain, const void *mean,
             const void *rstd, void *dx, void *dgain, void *dbias) noexcept nogil
+
+        int (*attention)(
+            dim batch, dim heads, dim time, dim d, double scale, heads q, heads k, heads v, heads out,
+            void *log_sum_exp) noexcept nogil
+        int (*attention_backward)(
+            dim batch, dim heads, dim time, dim d, double scale, heads grad, heads q, heads k, heads v, heads out,
+            const void *log_sum_exp, heads dq, heads dk, heads dv) noexcept nogil
 
         void (*gelu)(dim n, const void *x, void *y) noexcept nogil
         void (*gelu_backward)(dim n, const void *grad, const void *x, void *dx) noexcept nogil

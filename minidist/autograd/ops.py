@@ -24,6 +24,7 @@ from minidist.autograd.ops_elementwise import (
 from minidist.autograd.ops_linear import conv2d, linear, matmul
 from minidist.autograd.ops_nn import (
     causal_attention,
+    causal_self_attention,
     cross_entropy,
     dropout,
     embedding,
@@ -46,6 +47,7 @@ __all__ = [
     "add",
     "broadcast_to",
     "causal_attention",
+    "causal_self_attention",
     "clip",
     "concatenate",
     "conv2d",

@@ -5,7 +5,6 @@ faster or more accurate, or where the composition would keep large arrays on the
 """
 
 from functools import reduce
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -140,7 +139,8 @@ def max_pool2d(x: Any, size: int) -> Tensor:
 def causal_attention(q: Any, k: Any, v: Any) -> Tensor:
     """Mix values of this and earlier positions: softmax(q k^T / sqrt(dim)) v (Vaswani et al. 2017, 3.2.1).
 
-    q, k, v (batch, heads, time, dim) -> (batch, heads, time, dim).
+    q, k, v (batch, heads, time, dim) -> (batch, heads, time, dim). The tape keeps these and one number for each
+    query, never the (time, time) scores.
     """
     q, k, v = operands(q, k, v)
     if not (q.ndim == 4 and q.shape == k.shape == v.shape):
@@ -148,23 +148,42 @@ def causal_attention(q: Any, k: Any, v: Any) -> Tensor:
             "causal_attention needs q, k, v of one shape (batch, heads, time, dim), "
             f"got {q.shape}, {k.shape}, {v.shape}"
         )
-    time, dim = q.shape[-2:]
-    scale = 1 / sqrt(dim)
     q_saved, k_saved, v_saved = keep(q), keep(k), keep(v)
-    scores = kernels.matmul(q.data, k.data.swapaxes(-1, -2))  # (batch, heads, time, time)
-    scores *= scale
-    scores += np.triu(np.full((time, time), -np.inf, scores.dtype), 1)  # nobody looks ahead
-    p = kernels.softmax(scores)
+    y, log_sums = kernels.attention(q.data, k.data, v.data)
 
     def gradient(g: Array) -> tuple[Array, Array, Array]:
-        dp = kernels.matmul(g, v_saved().swapaxes(-1, -2))
-        dscores = kernels.softmax_backward(dp, p)
-        dscores *= scale
-        return (
-            kernels.matmul(dscores, k_saved()),
-            kernels.matmul(dscores.swapaxes(-1, -2), q_saved()),
-            kernels.matmul(p.swapaxes(-1, -2), g),
-        )
+        return kernels.attention_backward(g, q_saved(), k_saved(), v_saved(), y, log_sums)
 
     to_q, to_k, to_v = joint(gradient, 3)
-    return record(kernels.matmul(p, v.data), (q, to_q), (k, to_k), (v, to_v))
+    return record(y, (q, to_q), (k, to_k), (v, to_v))
+
+
+def causal_self_attention(qkv: Any, heads: int) -> Tensor:
+    """Let each position look at itself and those before, where one product has made all queries, keys and values.
+
+    qkv (batch, time, 3 * width) -> (batch, time, width). As `causal_attention` on pieces of qkv, but nothing is
+    copied on the way there, and the gradient of qkv is written once, not added up from three.
+    """
+    (qkv,) = operands(qkv)
+    batch, time, width = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
+    if qkv.shape[2] % (3 * heads):
+        raise ValueError(
+            f"causal_self_attention cuts the last dim into 3 pieces of {heads} heads; {qkv.shape[2]} is no multiple of "
+            f"{3 * heads}"
+        )
+
+    def pieces(x: Array) -> list[Array]:
+        x = x.reshape(batch, time, 3, heads, width // heads)
+        return [x[:, :, i].swapaxes(1, 2) for i in range(3)]  # (batch, heads, time, dim) each
+
+    qkv_saved = keep(qkv)
+    y, log_sums = kernels.attention(*pieces(qkv.data))
+
+    def gradient(g: Array) -> Array:
+        g = g.reshape(batch, time, heads, width // heads).swapaxes(1, 2)
+        dqkv = np.empty((batch, time, 3 * width), g.dtype)
+        q, k, v = pieces(qkv_saved())
+        kernels.attention_backward(g, q, k, v, y, log_sums, into=pieces(dqkv))
+        return dqkv
+
+    return record(y.swapaxes(1, 2).reshape(batch, time, width), (qkv, gradient))

@@ -75,9 +75,5 @@ class CausalSelfAttention(Module):
         self.out = Linear(width, width, std_out)
 
     def forward(self, x: Tensor) -> Tensor:
-        batch, time, width = x.shape
         qkv = self.queries_keys_values(x)  # (batch, time, 3 * width)
-        qkv = qkv.reshape(batch, time, 3, self.heads, width // self.heads)
-        q, k, v = (qkv[:, :, i].transpose(0, 2, 1, 3) for i in range(3))  # (batch, heads, time, dim) each
-        mixed = ops.causal_attention(q, k, v)  # (batch, heads, time, dim)
-        return self.out(mixed.transpose(0, 2, 1, 3).reshape(batch, time, width))
+        return self.out(ops.causal_self_attention(qkv, self.heads))  # (batch, time, width)

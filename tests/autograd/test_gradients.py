@@ -316,6 +316,22 @@ def test_gradient_of_causal_attention(shape):
     check_gradients(ops.causal_attention, numbers(*shape), numbers(*shape, seed=2), numbers(*shape, seed=4))
 
 
+def test_attention_on_pieces_of_one_array_equals_that_on_three():
+    qkv, g = numbers(2, 5, 3 * 6), numbers(2, 5, 6, seed=2)
+    check_gradients(lambda x: ops.causal_self_attention(x, 2), qkv)
+    whole = Tensor(qkv, requires_grad=True)
+    y = ops.causal_self_attention(whole, 2)
+    y.backward(g)
+    cut = Tensor(qkv, requires_grad=True)
+    q, k, v = (cut.reshape(2, 5, 3, 2, 3)[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
+    other = ops.causal_attention(q, k, v).transpose(0, 2, 1, 3).reshape(2, 5, 6)
+    other.backward(g)
+    np.testing.assert_allclose(y.data, other.data, rtol=1e-12)
+    np.testing.assert_allclose(whole.grad, cut.grad, rtol=1e-12, atol=1e-15)
+    with pytest.raises(ValueError, match="18 is no multiple of 12"):
+        ops.causal_self_attention(qkv, 4)
+
+
 def test_attention_does_not_look_ahead():
     q, k, v = numbers(1, 1, 4, 2), numbers(1, 1, 4, 2, seed=1), numbers(1, 1, 4, 2, seed=2)
     before = ops.causal_attention(q, k, v).data
