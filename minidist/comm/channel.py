@@ -3,6 +3,8 @@
 A channel belongs to one operation. It holds the tag that keeps the operation's messages apart from all others
 in flight, and the purpose under which they are counted. Ranks start collectives in the same order, so the
 collective's number is the same everywhere, and so is its tag.
+
+Read `progress.py` next: what becomes of the requests that sending and receiving give.
 """
 
 from __future__ import annotations

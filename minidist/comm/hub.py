@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,9 +21,11 @@ from minidist.comm.events import source_line
 
 if TYPE_CHECKING:
     from minidist.comm.progress import Request
+    from minidist.comm.transport import TransportRequest
 
 EAGER = 5 * 1024  # bytes, an envelope's: a send up to this size is buffered and complete at once, as in MPI
-Box = tuple  # (communicator, receiver)
+Context = tuple[object, ...]  # what tells one communicator from all others
+Box = tuple[Context, int]  # (communicator, receiver)
 
 
 class Message:
@@ -96,7 +98,7 @@ class Hub:
             self.waiting.pop(message.owner, None)
             self.news[message.owner].notify()
 
-    def wait(self, rank: int, request: Request, pending: list) -> None:
+    def wait(self, rank: int, request: Request, pending: Sequence[TransportRequest]) -> None:
         """Let a rank sleep until one of its `pending` messages is complete; raise if that can never be."""
         with self.lock:
             if any(message.done for message in pending):

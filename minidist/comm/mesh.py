@@ -1,11 +1,11 @@
-"""A mesh: the ranks of a world as a grid with named axes, and a communicator along each axis.
+"""A mesh: the ranks of a communicator as a grid with named axes, and a communicator along each axis.
 
     Mesh(comm, data=2, pipe=2)         pipe=0   pipe=1
                              data=0    rank 0   rank 1
                              data=1    rank 2   rank 3
 
 The last axis changes fastest, as in a C-ordered array. `mesh.comm("data")` joins the ranks that differ in `data`
-alone: {0, 2} and {1, 3}; `mesh.comm("data", "pipe")` those that differ in either.
+alone: {0, 2} and {1, 3}; `mesh.comm("data", "pipe")` those that differ in either, which here are all four.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Mesh:
 
     def __init__(self, comm: Communicator, **axes: int) -> None:
         check_axes(comm.size, axes)
-        self.world, self.axes = comm, dict(axes)
+        self.everyone, self.axes = comm, dict(axes)
         self.coordinates = coordinates(comm.rank, axes)
         self._comms: dict[tuple[str, ...], Communicator] = {}
         for axis in axes:
@@ -51,11 +51,10 @@ class Mesh:
         if axes not in self._comms:
             name = "+".join(axes)
             if math.prod(self.axes[axis] for axis in axes) == 1:
-                self._comms[axes] = self.world.alone(name)
+                self._comms[axes] = self.everyone.alone(name)
             else:
-                group = group_number(self.world.rank, self.axes, axes)
-                new = self.world.split(group, self.world.rank, name=name)
-                assert new is not None
+                new = self.everyone.split(group_number(self.everyone.rank, self.axes, axes), name=name)
+                assert new is not None, "only a rank that gives no color gets none"
                 self._comms[axes] = new
         return self._comms[axes]
 

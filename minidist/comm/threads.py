@@ -18,7 +18,7 @@ import numpy as np
 
 from minidist.comm.communicator import Communicator
 from minidist.comm.errors import CommError, RankStopped
-from minidist.comm.hub import Hub, Message
+from minidist.comm.hub import Context, Hub, Message
 from minidist.comm.progress import Progress, Request
 
 _this_thread = threading.local()  # .comm: the communicator of the rank that this thread is
@@ -32,7 +32,7 @@ class Endpoint:
     payload_tags = range(2**26, 2**26 + 2**25)
     collective_tags = range(2**26 + 2**25, 2**27)
 
-    def __init__(self, hub: Hub, context: tuple, members: Sequence[int], rank: int) -> None:
+    def __init__(self, hub: Hub, context: Context, members: Sequence[int], rank: int) -> None:
         self.hub, self.context, self.members, self.rank = hub, context, tuple(members), rank
         self.size = len(self.members)
         self.me = self.members[rank]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from minidist.comm import ANY_SOURCE
+from minidist.comm import ANY_SOURCE, CommError
 from minidist.comm.mpi import Endpoint
 
 
@@ -53,3 +53,27 @@ def test_tags_are_cut_from_what_this_mpi_has(largest):
     parts = [range(endpoint.largest_tag + 1), endpoint.payload_tags, endpoint.collective_tags]
     assert parts[0][-1] < parts[1][0] <= parts[1][-1] < parts[2][0] <= parts[2][-1] <= largest
     assert endpoint.largest_tag == min(2**26, (largest + 1) // 2) - 1
+
+
+def test_when_mpi_has_no_further_communicator_the_way_out_is_said():
+    class Refused(Exception):
+        """As MPICH words it."""
+
+        def __str__(self):
+            return (
+                "Other MPI error, error stack:\ninternal_Comm_split(87)\nToo many communicators (0/2048 free)"
+            )
+
+    def refuse(*_):
+        raise Refused
+
+    world = SimpleNamespace(
+        Get_attr=lambda name: 32767, Get_rank=lambda: 0, Get_size=lambda: 1, Split=refuse, Dup=refuse
+    )
+    mpi = SimpleNamespace(TAG_UB="largest tag", COMM_WORLD=world, COMM_SELF=world, Exception=Refused)
+    endpoint = Endpoint(mpi, world, [0])
+    for make in (lambda: endpoint.split(0, 0, [0]), endpoint.alone):
+        with pytest.raises(
+            CommError, match=r"\(Too many communicators .*\): split, or make a mesh, once before"
+        ):
+            make()
