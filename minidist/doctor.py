@@ -173,11 +173,9 @@ def run(command: list[str]) -> tuple[int | None, str, str, bool]:
     Returns its exit code, what it wrote to stdout and to stderr, and whether it took too long. If the doctor
     itself runs under mpiexec, the command must not believe that it belongs to that job.
     """
-    of_a_job = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(of_a_job)}
     child = subprocess.Popen(
         command,
-        env=environment,
+        env=launching.outside_any_job(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

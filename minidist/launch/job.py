@@ -84,13 +84,13 @@ class Job:
             self.kill()
             raise
 
-    def _start(self, worker: list[str], path: dict[str, str]) -> subprocess.Popen:
+    def _start(self, worker: list[str], path: dict[str, str]) -> subprocess.Popen[bytes]:
         if self.transport == "mpi":
             return mpiexec.start(self.n, self.directory, worker, path)
         with open(self.directory / "stderr-0", "wb") as said:
             return subprocess.Popen(
                 worker,
-                env={**os.environ, **path},
+                env={**mpiexec.outside_any_job(), **path},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -122,8 +122,8 @@ class Job:
     ) -> list[Outcome]:
         """Run fn(comm, *args) on the first `ranks` ranks (default all) and return how each ended.
 
-        A function without parameters is called as fn(). It travels by cloudpickle. `timeout` is in seconds;
-        `printed(rank, line)` is told what the ranks print while they run.
+        A function without parameters is called as fn(), and may ask `world()` if all ranks take part. It travels by
+        cloudpickle. `timeout` is in seconds; `printed(rank, line)` is told what the ranks print while they run.
         """
         if self.over:
             raise RuntimeError("this job has ended; make a new Job for further calls")

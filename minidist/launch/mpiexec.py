@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from minidist.errors import UserError
 
@@ -42,14 +43,19 @@ def find_mpiexec() -> str:
     return found
 
 
+def outside_any_job() -> dict[str, str]:
+    """Return this process's environment without what makes it a rank: what it starts must not believe it is one."""
+    of_a_job = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL")
+    return {name: value for name, value in os.environ.items() if not name.startswith(of_a_job)}
+
+
 def environment(temporary: Path) -> dict[str, str]:
     """Return the environment for mpiexec: this process's, and what each MPI needs on one machine.
 
     Each setting is read by one MPI and ignored by the other. MPI's own temporary files go to `temporary`, which
     the caller removes; the ranks get the user's folder back from MINIDIST_TMPDIR.
     """
-    of_another_job = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_")  # set when we are a rank ourselves
-    settings = {name: value for name, value in os.environ.items() if not name.startswith(of_another_job)}
+    settings = outside_any_job()
     settings["MINIDIST_TMPDIR"] = os.environ.get("TMPDIR", "")
     settings["TMPDIR"] = str(temporary)
     wanted = {
@@ -79,7 +85,9 @@ exit $code
 """
 
 
-def start(n: int, directory: Path, program: list[str], more_environment: dict[str, str]) -> subprocess.Popen:
+def start(
+    n: int, directory: Path, program: list[str], more_environment: dict[str, str]
+) -> subprocess.Popen[bytes]:
     """Start `program` on n ranks, in a session of its own; what mpiexec itself says goes to DIRECTORY/mpiexec."""
     with open(directory / "mpiexec", "wb") as said:
         return subprocess.Popen(
@@ -138,7 +146,7 @@ def family(root: int) -> set[int]:
     return groups - {os.getpgid(0)}
 
 
-def end(process: subprocess.Popen, known: set[int], patience: float = 2.0) -> None:
+def end(process: subprocess.Popen[Any], known: set[int], patience: float = 2.0) -> None:
     """End `process` and everything it started: SIGTERM, and SIGKILL for who is still there `patience` seconds later.
 
     `known`: its family at an earlier time; if mpiexec itself is dead already, its children are found by that.

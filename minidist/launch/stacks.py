@@ -32,7 +32,7 @@ class Frame:
 
     @property
     def is_users(self) -> bool:
-        """Whether this is code that the reader wrote: neither ours, nor Python's, nor an installed package's."""
+        """Tell whether this is code that the reader wrote: neither ours, nor Python's, nor an installed package's."""
         return not self.file.startswith((_PACKAGE, *_LIBRARIES, "<frozen"))
 
 

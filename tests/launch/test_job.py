@@ -76,7 +76,8 @@ def test_a_result_that_cannot_travel_is_a_failure_that_says_so(job):
 
     outcomes = job.call(lambda comm: threading.Lock())
     assert ends(outcomes) == ["raised"] * 3
-    assert "pickle" in outcomes[0].message
+    assert outcomes[0].message.startswith("TypeError: the function returned lock, which cannot travel")
+    assert "return arrays" in outcomes[0].message
 
 
 def test_an_endless_loop_is_ended_and_the_job_is_over(job):
@@ -108,6 +109,16 @@ def test_children_of_ranks_are_ended_too(job):
 
 def test_ranks_have_the_users_temporary_folder(job):
     assert job.call(lambda comm: os.environ.get("TMPDIR"))[0].value == os.environ.get("TMPDIR")
+
+
+def test_a_job_that_a_rank_starts_is_no_part_of_that_ranks_own_job(monkeypatch):
+    for name in ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"):
+        monkeypatch.setenv(name, "7")
+    with Job(1, "threads") as job:
+        (outcome,) = job.call(
+            lambda comm: [name for name in os.environ if name.startswith(("PMI_", "MPI_LOCAL"))]
+        )
+    assert outcome.value == []
 
 
 def test_a_job_ends_when_its_parent_is_killed():
