@@ -16,22 +16,16 @@ from minidist.errors import UserError
 MODELS = ("mlp", "cnn", "gpt")
 
 # What each model is trained with unless the options say otherwise.
+_ON_DIGITS = {"data": "digits", "batch": 64, "optimizer": "sgd", "weight_decay": 1e-3}
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "mlp": {"data": "digits", "batch": 64, "epochs": 20, "optimizer": "sgd", "lr": 0.1, "weight_decay": 1e-3},
-    "cnn": {
-        "data": "digits",
-        "batch": 64,
-        "epochs": 10,
-        "optimizer": "sgd",
-        "lr": 0.05,
-        "weight_decay": 1e-3,
-    },
+    "mlp": {**_ON_DIGITS, "epochs": 20, "lr": 0.1},
+    "cnn": {**_ON_DIGITS, "epochs": 10, "lr": 0.05},
     "gpt": {"data": "text", "batch": 16, "epochs": 1, "optimizer": "adamw", "lr": 1e-3, "weight_decay": 0.01},
 }
 
 EXAMPLE = """\
-example: four ranks, twice the usual batch
-  mpiexec -n 4 python -m minidist.train --batch 128 --lr 0.1
+example: four ranks, twice the usual batch, and so twice the usual step
+  mpiexec -n 4 python -m minidist.train --batch 128 --lr 0.2
 """
 
 
@@ -43,6 +37,8 @@ class _Parser(argparse.ArgumentParser):
             known = [name for action in self._actions for name in action.option_strings]
             close = difflib.get_close_matches(option, known, n=1)
             meant = f", did you mean {close[0]}?" if close else ""
+            if option.lstrip("-") in ("n", "np", "ranks", "nproc", "world-size"):
+                meant = "; mpiexec starts the ranks: mpiexec -n 4 python -m minidist.train"
             message = f"there is no option {option}{meant}"
         raise UserError(f"{message}; see python -m minidist.train --help")
 

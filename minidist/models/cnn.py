@@ -1,4 +1,7 @@
-"""A small convolutional net: two convolutions, one pooling, one linear layer (after LeCun et al. 1998, LeNet-5)."""
+"""A small convolutional net: two convolutions, one pooling, one linear layer (after LeCun et al. 1998, LeNet-5).
+
+Read next: `gpt.py`.
+"""
 
 from typing import Any
 

@@ -6,6 +6,7 @@
 
 A block is x + attention(norm(x)), then x + mlp(norm(x)): the norm stands *before* each part (Xiong et al. 2020), so
 that the way straight through stays free. The head has no weights of its own (Press & Wolf 2017).
+Read next: `minidist/split/whole.py`, which trains one copy of any of these.
 """
 
 import math

@@ -1,4 +1,7 @@
-"""A multilayer perceptron: matrix products with ReLU in between. The model to understand first."""
+"""A multilayer perceptron: matrix products with ReLU in between. The model to understand first.
+
+Read next: `cnn.py`.
+"""
 
 from itertools import pairwise
 from typing import Any

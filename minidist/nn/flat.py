@@ -102,7 +102,7 @@ def flatten(module: Module, allocate: Allocate = np.empty) -> list[Group]:
     `allocate(n, dtype=...)` provides the memory, so that a window which other ranks see can be it. Modules
     list their parameters in order of first use; a shared parameter counts where it is used first.
     """
-    alike: dict[tuple, dict[int, Parameter]] = {}
+    alike: dict[tuple[str, bool], dict[int, Parameter]] = {}
     for place, (name, parameter) in enumerate(reversed(list(module.named_parameters()))):
         parameter.name = name
         alike.setdefault((parameter.dtype.str, parameter.requires_grad), {})[place] = parameter

@@ -13,8 +13,9 @@ on every rank, whatever is ready first there, because collectives are matched by
 Each replica divides its summed loss by the size of the *global* batch. So the sum of the replicas' gradients is the
 gradient of the mean loss over the global batch, however unevenly it was shared, and nothing is averaged.
 
-Cost per step with p ranks and n bytes of gradients: a ring all-reduce moves 2 (p-1)/p n bytes per rank in 2 (p-1)
-messages per bucket. Memory per rank: as one process with 1/p of the batch.
+Cost per step with p ranks and n bytes of gradients: one all-reduce for each bucket. By the ring a rank sends
+2 (p-1)/p n bytes in 2 (p-1) messages a bucket, which is the least; a small bucket goes another way, in fewer messages
+(the table is in `comm/all_reduce.py`). Memory per rank: as one process with 1/p of the batch.
 
 Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.
 
