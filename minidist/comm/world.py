@@ -2,6 +2,8 @@
 
 The launcher's environment says how many ranks it started; MPI says how many it sees. If they differ, the two
 belong to different MPIs, and every process would train alone as rank 0 of 1: refused here, with the remedy.
+
+Read `mpi.py` next, or `threads.py`, which makes the world of one.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import faulthandler
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,18 +93,20 @@ def _world_of_this_process() -> Communicator:
     if facts is None:
         return threads.world_of_one()
     try:
-        MPI = start_mpi()
+        MPI = load_mpi()
+        library = " ".join(MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0").split())
+        foreign = mpich_under_open_mpi(os.environ, library)
+        mpi_size = 1 if foreign else start_mpi(MPI).Get_size()
     except (ImportError, RuntimeError) as error:  # not installed; or installed, and no MPI library found
         raise _refusal(
             facts,
             f"{facts.launcher} started this process, but MPI cannot be used ({str(error).splitlines()[0]}). "
             "Install it with: python -m pip install mpich mpi4py",
         ) from None
-    everyone = MPI.COMM_WORLD
-    library = MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0 ")
-    problem = world_problem(facts, everyone.Get_size(), library, mpiexec_beside_python())
+    problem = world_problem(facts, mpi_size, library, mpiexec_beside_python())
     if problem:
         raise _refusal(facts, problem)
+    everyone = MPI.COMM_WORLD
     from minidist.comm import leaving
     from minidist.comm.mpi import Endpoint
 
@@ -110,18 +115,40 @@ def _world_of_this_process() -> Communicator:
     return Communicator(Endpoint(MPI, everyone.Dup(), range(everyone.Get_size())))
 
 
-def start_mpi() -> Any:
-    """Import mpi4py, which starts MPI, and so waits for all other ranks to come here.
+def load_mpi() -> Any:
+    """Import mpi4py without starting MPI, unless the user's program has started it already."""
+    import mpi4py
+
+    mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+    from mpi4py import MPI
+
+    return MPI
+
+
+def mpich_under_open_mpi(environ: Mapping[str, str], library: str) -> bool:
+    """Tell a start that would not come back: MPICH ends a process that Open MPI's mpiexec has started.
+
+    There are MPICHs that can be introduced by Open MPI; whoever has one sets MPIR_CVAR_PMI_VERSION.
+    """
+    own = "PMI_RANK" in environ or "MPIR_CVAR_PMI_VERSION" in environ
+    return library.startswith("MPICH") and environ.get("OMPI_COMM_WORLD_SIZE", "1") != "1" and not own
+
+
+def start_mpi(MPI: Any) -> Any:
+    """Start MPI, which waits for all other ranks to come here, and return the communicator of all.
 
     MPI's start cannot be interrupted from Python. If a rank never comes (it has ended without importing minidist),
     this rank ends after PATIENCE seconds, and its stack says that it stood here.
     """
-    faulthandler.dump_traceback_later(PATIENCE, exit=True)
-    try:
-        from mpi4py import MPI
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-    return MPI
+    if not MPI.Is_initialized():
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        try:
+            with warnings.catch_warnings():  # mpi4py warns of a foreign mpiexec; we refuse it, in other words
+                warnings.filterwarnings("ignore", "suspicious MPI execution environment")
+                MPI.Init_thread()
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+    return MPI.COMM_WORLD
 
 
 def _refusal(facts: LauncherFacts, sentence: str) -> BaseException:

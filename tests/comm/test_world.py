@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from minidist.comm.world import LauncherFacts, launcher_facts, world_problem
+from minidist.comm.world import LauncherFacts, launcher_facts, mpich_under_open_mpi, world_problem
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,21 @@ def test_ranks_that_found_each_other_are_left_alone(facts, size):
     assert world_problem(LauncherFacts(*facts), size, "MPICH", None) is None
 
 
+@pytest.mark.parametrize(
+    ("environ", "library", "answer"),
+    [
+        ({"OMPI_COMM_WORLD_SIZE": "3", "PMIX_RANK": "0"}, "MPICH Version: 5.0.2", True),
+        ({"OMPI_COMM_WORLD_SIZE": "3", "PMIX_RANK": "0"}, "Open MPI v5.0.11", False),
+        ({"OMPI_COMM_WORLD_SIZE": "3", "PMI_RANK": "0"}, "MPICH Version: 5.0.2", False),  # a job within a job
+        ({"OMPI_COMM_WORLD_SIZE": "3", "MPIR_CVAR_PMI_VERSION": "x"}, "MPICH Version: 5.0.2", False),
+        ({"PMI_RANK": "0", "PMI_SIZE": "3"}, "MPICH Version: 5.0.2", False),
+        ({}, "MPICH Version: 5.0.2", False),
+    ],
+)
+def test_a_start_of_mpi_that_would_end_the_process_is_foreseen(environ, library, answer):
+    assert mpich_under_open_mpi(environ, library) is answer
+
+
 def run(code, **environ):
     """Run a small program in a process of its own."""
     launchers = ("PMI_", "PMIX_", "OMPI_", "MPI_", "SLURM_", "HYDRA_")
@@ -57,6 +72,7 @@ def run(code, **environ):
     )
 
 
+HOW_MPI_IS_CALLED = "from minidist.comm.world import load_mpi; print(load_mpi().Get_library_version())"
 HIDE_MPI4PY = "import sys; sys.modules['mpi4py'] = None; "
 
 
@@ -70,6 +86,17 @@ def test_a_world_of_one_needs_no_mpi4py():
 
 def test_importing_comm_does_not_import_mpi4py():
     assert run("import sys, minidist.comm; print('mpi4py' in sys.modules)").stdout == "False\n"
+
+
+def test_ranks_of_open_mpis_mpiexec_are_refused_before_mpich_ends_them():
+    code = "from minidist.comm import world; world()"
+    if "MPICH" not in run(HOW_MPI_IS_CALLED).stdout:
+        pytest.skip("this is about MPICH")
+    told = run(code, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="3", PMIX_RANK="0")
+    assert "mpiexec started 3 processes, but each is rank 0 of 1" in told.stderr
+    assert "Abort" not in told.stderr
+    silent = run(code, OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="3", PMIX_RANK="1")
+    assert (silent.returncode, silent.stdout, silent.stderr) == (2, "", "")
 
 
 def test_an_mpiexec_without_mpi4py_is_refused_with_the_line_to_type():
