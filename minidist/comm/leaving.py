@@ -23,6 +23,7 @@ import atexit
 import builtins
 import contextlib
 import faulthandler
+import glob
 import json
 import os
 import pathlib
@@ -48,6 +49,8 @@ WINDOW = 0.2  # seconds in which ranks that fail together hear of each other
 GRACE = 0.5  # seconds that a message of a rank that has left may still be under way ...
 LOOKS = 50  # ... and how often we must have looked for it: a process that was stopped has not looked
 NAP = 2e-3  # seconds
+REMAINS = ("/dev/shm/mpich_shm_*", "/dev/shm/sm_segment.*", "/tmp/hydra_hwloc_xmlfile_*")
+OLD = 300.0  # seconds after which no job is still starting
 FORWARDING = 0.1  # seconds for mpiexec to pass on what we wrote: it drops what it has not read at an Abort
 
 _world: MPI.Intracomm | None = None  # None: not installed
@@ -71,6 +74,8 @@ def install(world: MPI.Intracomm) -> None:
         time.sleep(NAP / 2)
     _world, _control = world, world.Dup()
     _unlink_shared_memory()
+    if world.Get_rank() == 0:
+        _sweep()
     sys.excepthook = _uncaught
     sys.exit = builtins.exit = builtins.quit = _sys_exit  # type: ignore[assignment]
     atexit.register(farewell)
@@ -120,6 +125,18 @@ def _unlink_shared_memory() -> None:
     with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
         for path in {line.split()[-1] for line in maps if "/dev/shm/mpich_shm_" in line}:
             pathlib.Path(path).unlink(missing_ok=True)
+
+
+def _sweep() -> None:
+    """Remove what this user's earlier jobs left: those that were killed while they started, and mpiexec at an Abort.
+
+    The ranks of a job that lives have opened such files in MPI's start, so at this age nobody needs the name.
+    """
+    for path in (path for pattern in REMAINS for path in glob.glob(pattern)):
+        with contextlib.suppress(OSError):  # another rank was faster
+            found = os.stat(path)
+            if found.st_uid == os.getuid() and found.st_ctime < time.time() - OLD:
+                os.unlink(path)
 
 
 def _forget() -> None:
@@ -181,6 +198,8 @@ def _fail(summary: str, text: str, code: int) -> NoReturn:
         sys.stderr.write("\n".join(lines) + "\n")
         sys.stderr.flush()
     time.sleep(FORWARDING)
+    with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # all is said; MPICH would add "application called MPI_Abort"
     _world.Abort(code)  # of the whole world: on a duplicate, MPICH often replaces our exit code by 9
     os._exit(code)
 

@@ -94,7 +94,11 @@ def run_on_mpi(given: argparse.Namespace) -> int:
                 if not family and len(pids(given.n, directory)) == given.n:
                     family = mpiexec.family(job.pid)
             pump(pipes, terminal, 0.0)
-            return 0 if job.returncode == 0 else explain_end(job.returncode, given.n, directory, terminal)
+            # After os._exit(0) on one rank, mpiexec sometimes calls that a success, and has killed the others.
+            codes = mpiexec.exit_codes(given.n, directory)
+            if job.returncode == 0 and len(codes) == given.n and not any(codes.values()):
+                return 0
+            return explain_end(job.returncode, given.n, directory, terminal)
         finally:
             if job.returncode != 0:
                 mpiexec.end(job, family)

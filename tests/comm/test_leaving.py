@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from minidist.comm import leaving
 from minidist.errors import UserError
 from minidist.launch import mpiexec
 
@@ -42,9 +43,7 @@ def run(tmp_path):
             timeout=30,  # nothing here may hang; the slowest needs two seconds
             stdin=subprocess.DEVNULL,
         )
-        said = [
-            line for line in done.stderr.splitlines() if line and not line.startswith(("Abort(", "=", "YOUR"))
-        ]
+        said = [line for line in done.stderr.splitlines() if line and not line.startswith(("=", "YOUR"))]
         return done.returncode, done.stdout, said
 
     return run
@@ -177,8 +176,21 @@ if comm.rank == 2:
     {way}
 comm.barrier()
 """)
-    assert code != 0
+    # mpiexec ends the job in all three cases, but now and then takes the 0 for its exit code. minidist.launch does
+    # not: see tests/launch/test_command.py.
+    assert code != 0 or way == "os._exit(0)"
     assert not [path for path in out.split() if Path(path).exists()]
+
+
+def test_only_old_remains_of_this_user_are_swept_away(tmp_path, monkeypatch):
+    left, other = tmp_path / "mpich_shm_1", tmp_path / "a file of the user"
+    monkeypatch.setattr(leaving, "REMAINS", (f"{tmp_path}/mpich_shm_*", f"{tmp_path}/not/there/*"))
+    for age, stays in ((3600.0, True), (-1.0, False)):
+        left.touch()
+        other.touch()
+        monkeypatch.setattr(leaving, "OLD", age)
+        leaving._sweep()
+        assert (left.exists(), other.exists()) == (stays, True)
 
 
 def test_an_exception_ends_the_job_while_another_thread_of_the_rank_goes_on(run):
