@@ -247,18 +247,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json and comm.rank == 0:
             check_writable(options.json)
         result = run(options, comm)
+        if comm.rank == 0 and not options.quiet:
+            say(closing_table(result, "characters" if options.data == "text" else "images"))
+            if result["sample"] is not None:
+                say(f"\nthe model writes:\n{result['sample']}")
+        if comm.rank == 0 and options.json:
+            write_json(options.json, result)
     except UserError as error:
         if comm is not None and comm.size > 1:
             raise  # comm/leaving.py prints it, once for all ranks, and ends them
         print(f"minidist.train: {error}", file=sys.stderr)
         return 2
-    if comm.rank == 0:
-        if not options.quiet:
-            say(closing_table(result, "characters" if options.data == "text" else "images"))
-            if result["sample"] is not None:
-                say(f"\nthe model writes:\n{result['sample']}")
-        if options.json:
-            write_json(options.json, result)
     return 0
 
 

@@ -72,11 +72,13 @@ class Progress:
 
 
 def say(text: str = "") -> None:
-    """Print a line now; if nobody reads any more (as in `... | head`), go on silently."""
+    """Print a line now. What cannot be printed (`... | head` has left, a disk is full) does not end the training."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
+    except OSError as error:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open until the process ends
+        if not isinstance(error, BrokenPipeError):
+            print(f"nothing more can be printed ({error.strerror}); the training goes on", file=sys.stderr)
 
 
 def closing_table(result: dict[str, Any], unit: str) -> str:
@@ -129,12 +131,27 @@ def _size(count: int) -> str:
 def check_writable(path: str) -> None:
     """Refuse a path that nothing could be written to, now rather than after the training."""
     directory = Path(path).absolute().parent
-    if Path(path).is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise UserError(f"--json {path}: no file can be written there; name one in a directory that exists")
+    if Path(path).is_dir():
+        raise UserError(f"--json {path} is a directory; name a file in it")
+    if not directory.is_dir():
+        raise UserError(f"--json {path}: there is no directory {directory}; make it, or name another file")
+    if not os.access(directory if _can_be_replaced(path) else path, os.W_OK):
+        raise UserError(f"--json {path}: you may not write there; name a file in a directory of yours")
+
+
+def _can_be_replaced(path: str) -> bool:
+    """Tell a plain file, or none yet, from a device, a pipe and a link, which must stay what they are."""
+    return (Path(path).is_file() and not Path(path).is_symlink()) or not os.path.lexists(path)
 
 
 def write_json(path: str, result: dict[str, Any]) -> None:
-    """Write the result to a file, complete or not at all."""
-    temporary = Path(f"{path}.part")
-    temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    """Write the result to a file, complete or not at all; to a device (/dev/stdout) as far as it takes it."""
+    temporary = Path(f"{path}.part") if _can_be_replaced(path) else Path(path)
+    try:
+        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        if temporary != Path(path):
+            temporary.replace(path)
+    except OSError as error:
+        if temporary != Path(path):
+            temporary.unlink(missing_ok=True)
+        raise UserError(f"--json {path} could not be written: {error.strerror}") from None

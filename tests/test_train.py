@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minidist.errors import UserError
 from minidist.launch.mpiexec import find_mpiexec
+from minidist.train_report import check_writable, write_json
 
 REFERENCE = [
     "--dtype",
@@ -112,7 +114,42 @@ def test_a_reader_that_has_left_does_not_stop_the_training(tmp_path: Path) -> No
     assert (tmp_path / "run.json").exists()
 
 
+def test_a_full_disk_under_the_output_does_not_stop_the_training(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "minidist.train", "--steps", "20", "--json", str(tmp_path / "run.json")]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stderr == "nothing more can be printed (No space left on device); the training goes on\n"
+    assert json.loads((tmp_path / "run.json").read_text())["steps"] == 20
+
+
+def test_json_replaces_a_file_whole_and_leaves_links_and_pipes_what_they_are(tmp_path: Path) -> None:
+    file, link, pipe = tmp_path / "file", tmp_path / "link", tmp_path / "pipe"
+    file.write_text("old, and read-only")
+    file.chmod(0o400)
+    check_writable(str(file))
+    write_json(str(file), {"new": 1})
+    link.symlink_to(file)
+    check_writable(str(link))
+    write_json(str(link), {"new": 2})
+    assert link.is_symlink()
+    assert json.loads(file.read_text()) == {"new": 2}
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_json(str(pipe), {"new": 3})
+    assert json.loads(os.read(reader, 1000)) == {"new": 3}
+    os.close(reader)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "pipe"]
+
+
+def test_json_that_does_not_fit_on_the_disk_is_an_error_that_says_so() -> None:
+    with pytest.raises(UserError, match="--json /dev/full could not be written: No space left on device"):
+        write_json("/dev/full", {"some": "result"})
+
+
 WRONG = {
+    "ranks as an option": (["-n", "4"], "no option -n; mpiexec starts the ranks: mpiexec -n 4 python -m"),
+    "a directory to write": (["--json", "/tmp"], "--json /tmp is a directory; name a file in it"),
     "an unknown option": (["--bacth", "3"], "there is no option --bacth, did you mean --batch?"),
     "no examples": (
         ["--batch", "0"],

@@ -8,6 +8,8 @@ The variable is set only where the bar can be drawn (stderr is a terminal); else
 """
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -42,7 +44,11 @@ class Terminal:
         """Print above the bar."""
         if self.bar is not None:
             self.bar.clear()
-        print(f"{text}\n", end="", file=self.files[stream], flush=True)
+        try:
+            print(f"{text}\n", end="", file=self.files[stream], flush=True)
+        except OSError:  # nobody reads any more (`... | head`), or the disk is full: the program goes on
+            self.files[stream] = open(os.devnull, "w")  # noqa: SIM115 - as long as the process lives
+            setattr(sys, stream, self.files[stream])  # Python flushes it at its end
         if self.bar is not None:
             self.bar.refresh()
 

@@ -93,12 +93,22 @@ class Ranks:
         try:
             fn, args = pickle.loads(payload)
             value = fn() if not args and takes_no_arguments(fn) else fn(comm, *args)
-            result = carry.dumps({"ended": "returned", "value": value})
+            result = self.returned(value)
         except BaseException as error:
             raised, result = error, pickle.dumps(describe(error))
         end_output()
         write_whole(self.directory / f"result-{number}-{rank}", result)
         return raised
+
+    def returned(self, value: Any) -> bytes:
+        """Pack what a call returned, to travel to the parent."""
+        try:
+            return carry.dumps({"ended": "returned", "value": value})
+        except Exception as error:
+            raise TypeError(
+                f"the function returned {type(value).__name__}, which cannot travel to the process that called "
+                f"launch() ({error}); return arrays, numbers, text, or lists and dicts of them"
+            ) from None
 
     def wait_for(self, path: Path) -> bytes:
         """Return the content of `path` once it is there."""

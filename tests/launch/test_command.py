@@ -82,6 +82,24 @@ def test_a_killed_rank_is_named(run):
     assert (code, err) == (137, ["minidist.launch: rank 1 was killed (SIGKILL)"])
 
 
+def test_a_rank_that_goes_without_a_word_is_no_success(run):
+    code, _, err = run("if comm.rank == 1: os._exit(0)\ncomm.barrier()")
+    assert code != 0
+    assert err == ["minidist.launch: rank 1 ended with exit code 0, but without a farewell (os._exit?)"]
+
+
+def test_a_reader_that_has_left_does_not_end_the_program(tmp_path):
+    (tmp_path / "program.py").write_text(
+        START + "for line in range(3000): print('line', line)\n"
+        f"if comm.rank == 0: open({str(tmp_path / 'done')!r}, 'w').close()\n"
+    )
+    command = f"{sys.executable} -m minidist.launch -n 2 {tmp_path}/program.py | head -n 1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    assert (tmp_path / "done").exists()
+
+
 @pytest.mark.parametrize("transport", ["mpi", "threads"])
 def test_at_the_time_limit_every_rank_says_where_it_stands(run, transport):
     code, _, err = run(
