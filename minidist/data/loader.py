@@ -51,7 +51,7 @@ def share(rows: np.ndarray, rank: int, size: int) -> np.ndarray:
 
 
 def microbatches(rows: np.ndarray, count: int) -> list[np.ndarray]:
-    """Cut a rank's rows into `count` microbatches, some of them empty if there are fewer rows than that."""
+    """Cut a rank's rows (or its inputs, or labels) into `count` views, some of them empty if rows are too few."""
     return np.array_split(rows, count)
 
 

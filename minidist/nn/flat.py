@@ -57,7 +57,7 @@ class Group:
     """Parameters that are treated alike, in one vector.
 
     weights: (n,) all parameters of the group, in layout order.
-    gradients: (n,) their gradients, or None for a frozen group, which has none and never travels.
+    gradients: (n,) their gradients, or None for a frozen group: it travels only when replicas are first made equal.
     axes: the mesh axes over which a gradient is still a partial sum when backward ends.
     """
 

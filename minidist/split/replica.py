@@ -34,8 +34,8 @@ class Batch:
 
     def cut(self, pieces: int) -> list["Batch"]:
         """Cut into so many microbatches; those that would be empty are left out."""
-        rows = microbatches(np.arange(len(self.inputs)), pieces)
-        return [Batch(self.inputs[r], self.labels[r], self.count) for r in rows if len(r)]
+        pairs = zip(microbatches(self.inputs, pieces), microbatches(self.labels, pieces), strict=True)
+        return [Batch(inputs, labels, self.count) for inputs, labels in pairs if len(inputs)]
 
 
 class Replica:
