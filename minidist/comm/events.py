@@ -6,7 +6,7 @@ A listener is any object with three methods; meters, guard and trace are listene
     waiting(event)   the rank is about to sleep because the operation cannot go on yet (may come many times)
     after(event)     the operation is complete
 
-It may talk to the other ranks meanwhile, on a communicator of its own that has no listeners.
+In all three a listener may talk to other ranks, on a communicator of its own that has no listeners.
 """
 
 from __future__ import annotations

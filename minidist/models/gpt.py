@@ -35,11 +35,11 @@ class Block(Module):
 
 
 class GPT(Module):
-    """Predict the next character at every position: (batch, time) tokens -> (batch, time, symbols) logits."""
+    """Predict the next character at every position: (batch, time) tokens -> (batch, time, vocabulary) logits."""
 
     def __init__(
         self,
-        symbols: int,
+        vocabulary: int,
         time: int = 64,
         layers: int = 4,
         width: int = 128,
@@ -51,7 +51,7 @@ class GPT(Module):
         std = 0.02
         # Two layers of each block add into the stream that runs straight through: so it does not grow with depth.
         std_out = std / math.sqrt(2 * layers)
-        self.tokens = Embedding(symbols, width, std)
+        self.tokens = Embedding(vocabulary, width, std)
         self.positions = Embedding(time, width, std)
         self.blocks = [Block(width, heads, std, std_out) for _ in range(layers)]
         self.norm = LayerNorm(width)
@@ -61,7 +61,7 @@ class GPT(Module):
         x = self.tokens(tokens) + self.positions(np.arange(tokens.shape[1]))  # (batch, time, width)
         for block in self.blocks:
             x = block(x)
-        return self.norm(x) @ self.tokens.weight.T  # (batch, time, symbols)
+        return self.norm(x) @ self.tokens.weight.T  # (batch, time, vocabulary)
 
     def sample(self, prompt: np.ndarray, length: int, seed: int = 0, temperature: float = 0.8) -> np.ndarray:
         """Continue `prompt` (at least one token, 1-d) by `length` tokens, each drawn from the model's distribution."""
@@ -70,7 +70,7 @@ class GPT(Module):
         with no_grad():
             for chance in chances:
                 window = np.array([tokens[-self.time :]])  # (1, at most time)
-                logits = self(window).data[0, -1].astype(np.float64) / temperature  # (symbols,)
+                logits = self(window).data[0, -1].astype(np.float64) / temperature  # (vocabulary,)
                 odds = np.exp(logits - logits.max()).cumsum()
                 tokens.append(int(np.searchsorted(odds, chance * odds[-1], side="right")))
         return np.array(tokens[len(prompt) :])

@@ -1,8 +1,8 @@
 """What an update rule is: state vectors beside the weights, and one kernel call per group and step.
 
     weights     [ head | block.1 | block.0 | embed ]
-    gradients   [ head | block.1 | block.0 | embed ]      all of one length, so the rule is one loop over four
-    momentum    [ head | block.1 | block.0 | embed ]      arrays, whatever the model looks like
+    gradients   [ head | block.1 | block.0 | embed ]      all of one length, so the rule is one loop over all,
+    momentum    [ head | block.1 | block.0 | embed ]      whatever the model looks like
 
 A rule does not know whether it is given the whole vector, a bucket of it or the shard that one rank owns. The
 kernel that makes the pass is in `minidist/_kernels/`; who calls `step` and when is up to `minidist/sync/`.
@@ -14,8 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from minidist.nn.flat import Group
-
-ALL = slice(None)
 
 
 class Optimizer:
@@ -37,8 +35,9 @@ class Optimizer:
     def step(self, scale: float = 1.0) -> None:
         """Apply one update to everything; every gradient is multiplied by `scale` first (clipping)."""
         self.steps += 1
+        everything = slice(None)
         for index, group in enumerate(self.groups):
-            self.update(index, ALL, scale)
+            self.update(index, everything, scale)
             group.updated()
 
     def update(self, index: int, region: slice, scale: float) -> None:
