@@ -71,7 +71,10 @@ def describe(error: BaseException) -> dict[str, Any]:
     kind = type(error)
     inside = (*HARNESS, COMM) if kind.__module__.startswith("minidist.comm") else HARNESS
     shown = traceback.TracebackException(kind, error, error.__traceback__)
-    shown.stack[:] = [frame for frame in shown.stack if not frame.filename.startswith(inside)]
+    # Nor does the inside of pytest.fail(...) tell anything.
+    files = [frame.filename for frame in shown.stack]
+    shows = [not file.startswith(inside) and "/_pytest/" not in file for file in files]
+    shown.stack[:] = [frame for frame, show in zip(shown.stack, shows, strict=True) if show]
     message = "".join(traceback.format_exception_only(kind, error)).rstrip()
     text = "".join(shown.format()).rstrip()
     return {"ended": "raised", "type": kind.__name__, "message": message, "traceback": text, "frames": frames}

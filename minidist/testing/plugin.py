@@ -21,7 +21,7 @@ import pytest
 from minidist.errors import UserError
 from minidist.launch import Job
 from minidist.launch.mpiexec import find_mpiexec
-from minidist.launch.report import explain
+from minidist.launch.report import causes, explain
 
 MARK = (
     'ranks(*sizes, transports=("threads", "mpi"), timeout=20): run the test, whose first argument is `comm`, '
@@ -91,6 +91,11 @@ class RanksPlugin:
             timeout=where.timeout,
         )
         if any(outcome.ended != "returned" for outcome in outcomes):
+            blamed = causes(outcomes)
+            if all(
+                outcome.type == "Skipped" for outcome in blamed
+            ):  # pytest.skip(...), which ended the ranks
+                pytest.skip(blamed[0].message.removeprefix("Skipped: "))
             pytest.fail(explain(outcomes, where.transport, where.timeout), pytrace=False)
         return True
 

@@ -181,6 +181,29 @@ def test_a_test_of_a_detector_passes_with_it_and_fails_at_its_limit_without(run)
     assert ":10 in test_both_receive_first: comm.recv(" in lines[1]
 
 
+def test_skip_and_fail_of_pytest_work_on_ranks(run):
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.ranks(2)
+        def test_skipped(comm):
+            if comm.rank == 1:
+                pytest.skip("not today")
+            comm.barrier()
+
+        @pytest.mark.ranks(2)
+        def test_failed(comm):
+            pytest.fail("because I say so")
+        """,
+        "-rs",
+    )
+    result.assert_outcomes(skipped=2, failed=2)
+    result.stdout.fnmatch_lines(["SKIPPED * not today"])
+    result.stdout.fnmatch_lines(['*pytest.fail("because I say so")', "Failed: because I say so"])
+    result.stdout.no_fnmatch_line("*raise Failed*")
+
+
 def test_a_mark_that_makes_no_sense_is_refused(run, pytester):
     pytester.makepyfile(
         test_other="""
