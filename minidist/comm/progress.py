@@ -75,10 +75,12 @@ class Request:
                 self.pending = list(next(self.steps))
         except StopIteration as end:
             self.result = end.value
-        except Exception as error:  # kept for whoever waits for this operation, and raised there
+        except BaseException as error:  # kept for whoever waits for this operation, and raised there
             if isinstance(error, MessageMismatch):
                 error.args = (f"{self.describe()}: {error}",)
             self.fail(error)
+            if not isinstance(error, Exception):  # Ctrl-C is not this operation's own, and cannot wait
+                raise
         self.done = True
         if self.event is not None and self.error is None:
             for listener in self.communicator.listeners:

@@ -75,6 +75,19 @@ def test_an_error_of_an_operation_is_raised_where_it_is_waited_for(comm):
                 request.wait()
 
 
+@pytest.mark.ranks(1, transports=("threads",))
+def test_an_operation_that_was_interrupted_never_passes_for_complete(comm):
+    def steps(channel):
+        yield (channel.receive(np.empty(1), 0),)
+        raise KeyboardInterrupt  # as if Ctrl-C were pressed while this operation moves
+
+    request = comm._collective("interrupted", steps, "user")
+    comm.endpoint.isend(np.ones(1), 0, comm.endpoint.collective_tags[0])
+    for call in (comm.progress.advance, request.test, request.wait):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+
+
 # ---------------------------------------------------------------- listeners
 
 
