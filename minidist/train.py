@@ -192,7 +192,7 @@ def sample(model: Module, options: argparse.Namespace) -> str:
 
 def counters_of_all(comm: Communicator) -> np.ndarray:
     """Collect what each rank has sent so far: int64 of shape (ranks, purposes, 2), messages and bytes."""
-    mine = np.array([comm.counters.get(purpose, (0, 0)) for purpose in PURPOSES], np.int64)
+    mine = np.array([comm.counters[purpose] for purpose in PURPOSES], np.int64)
     return comm.all_gather(mine[None], purpose="control")
 
 
