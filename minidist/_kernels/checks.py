@@ -5,6 +5,7 @@ array is not plain C-ordered float32 or float64, so that an ordinary call pays n
 Read next: `reference.py`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -181,3 +182,29 @@ def vectors(operation: str, written: tuple[str, ...], **arrays: Any) -> list[np.
             if i < j and (name in written or other in written) and overlap(checked[i], checked[j]):
                 raise ValueError(f"{operation}: {name} and {other} overlap; each needs memory of its own")
     return [x if x.flags.c_contiguous else x.copy() for x in checked]
+
+
+def vectors_to_sum(operation: str, given: Sequence[Any], most: int) -> list[np.ndarray]:
+    """Return vectors that are summed in place; refuse other dtypes or lengths, read-only ones, none, too many."""
+    if not 0 < len(given) <= most:
+        raise ValueError(f"{operation}: got {len(given)} vectors, expected 1 to {most}")
+    checked = floats(operation, **{f"vectors[{i}]": x for i, x in enumerate(given)})
+    for i, x in enumerate(given):
+        if x.ndim != 1 or x.shape != checked[0].shape:
+            raise ValueError(
+                f"{operation}: vectors[{i}] has shape {x.shape}, expected one dim and the length of vectors[0], "
+                f"{checked[0].size}"
+            )
+        if not x.flags.carray:
+            raise ValueError(f"{operation}: vectors[{i}] is written, so it must be writable and contiguous")
+    return checked
+
+
+def numbers(operation: str, x: Any, i: int, written: bool) -> None:
+    """Refuse what is no contiguous row of int64 (TypeError), or has no place i (IndexError)."""
+    good = isinstance(x, np.ndarray) and x.dtype == np.int64 and x.ndim == 1 and x.flags.c_contiguous
+    if not good or (written and not x.flags.writeable):
+        got = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise TypeError(f"{operation}: numbers is {got}, expected a contiguous, writable row of int64")
+    if not 0 <= i < x.size:
+        raise IndexError(f"{operation}: place {i} is out of range, numbers has {x.size}")

@@ -49,5 +49,6 @@ include "elementwise.pxi"
 include "rows.pxi"
 include "attention.pxi"
 include "optimizers.pxi"
+include "ranks.pxi"
 
 select(paths()[0])

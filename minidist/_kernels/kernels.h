@@ -60,6 +60,8 @@ struct kernels {
                 double weight_decay, double scale);
     void (*adamw)(dim n, void *weights, const void *gradients, void *m, void *v, double step, double lr,
                   double beta1, double beta2, double eps, double weight_decay, double scale);
+
+    void (*sum_into_all)(dim count, dim n, void *const *vectors);
 };
 
 /* A path has two tables: [0] for float32, [1] for float64. */

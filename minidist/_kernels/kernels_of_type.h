@@ -7,10 +7,12 @@
 #include "rows.h"
 #include "attention.h"
 #include "optimizers.h"
+#include "ranks.h"
 
 #define FILL(kernel) .kernel = NAME(kernel)
 static const struct kernels NAME(table) = {
     FILL(matmul), FILL(sum), FILL(max), FILL(argmax), FILL(sum_of_squares), FILL(log_sum_exp), FILL(softmax),
     FILL(softmax_backward), FILL(cross_entropy), FILL(cross_entropy_backward), FILL(layer_norm),
     FILL(layer_norm_backward), FILL(attention), FILL(attention_backward), FILL(gelu), FILL(gelu_backward), FILL(relu), FILL(relu_backward), FILL(sgd), FILL(adamw),
+    FILL(sum_into_all),
 };

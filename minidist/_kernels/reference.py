@@ -20,6 +20,7 @@ from minidist._kernels import checks
 Axes = int | tuple[int, ...] | None
 GELU_SLOPE = math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715
+MAX_VECTORS = 1024  # that sum_into_all takes at once
 GELU_SATURATES = 40.0  # from here on gelu(x) is x, and 0 below -40, to the last bit of float64
 
 
@@ -345,3 +346,31 @@ def adamw(
     correction1, correction2 = 1 - beta1**step, 1 - beta2**step
     update = (lr / correction1) * m / (np.sqrt(v) / math.sqrt(correction2) + eps)
     weights -= lr * weight_decay * weights + update
+
+
+def sum_into_all(vectors: Sequence[Any]) -> None:
+    """Replace each of several flat vectors by the sum of all, added in the order given: v[0] + v[1] + v[2] ...
+
+    They lie in memory that several ranks see, one of each rank. They must not overlap, which is not checked.
+    """
+    vectors = checks.vectors_to_sum("sum_into_all", vectors, MAX_VECTORS)
+    total = vectors[0].copy()
+    for vector in vectors[1:]:
+        total += vector
+    for vector in vectors:
+        vector[...] = total
+
+
+def store_release(numbers: Any, i: int, value: int) -> None:
+    """Write numbers[i] after everything that this rank has written before: whoever reads it sees that, too.
+
+    numbers: int64 in memory that several ranks see. The plain store here is ordered so on x86 alone.
+    """
+    checks.numbers("store_release", numbers, i, True)
+    numbers[i] = value
+
+
+def load_acquire(numbers: Any, i: int) -> int:
+    """Read numbers[i] before anything that is read after it; see store_release."""
+    checks.numbers("load_acquire", numbers, i, False)
+    return int(numbers[i])

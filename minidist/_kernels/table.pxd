@@ -54,6 +54,8 @@ cdef extern from "kernels.h":
             dim n, void *weights, const void *gradients, void *m, void *v, double step, double lr,
             double beta1, double beta2, double eps, double weight_decay, double scale) noexcept nogil
 
+        void (*sum_into_all)(dim count, dim n, void *const *vectors) noexcept nogil
+
     struct path:
         const char *name
         const kernels *kernels

@@ -11,7 +11,7 @@ Read `communicator.py` and `point_to_point.py` first (what can be asked), then `
 
 from minidist.comm.communicator import Communicator
 from minidist.comm.core import ANY_SOURCE, PURPOSES
-from minidist.comm.errors import CommError, DeadlockError, MessageMismatch, RankStopped
+from minidist.comm.errors import CommError, DeadlockError, MessageMismatch, NotShared, RankStopped
 from minidist.comm.mesh import Mesh
 from minidist.comm.progress import Request
 from minidist.comm.world import world
@@ -24,6 +24,7 @@ __all__ = [
     "DeadlockError",
     "Mesh",
     "MessageMismatch",
+    "NotShared",
     "RankStopped",
     "Request",
     "world",

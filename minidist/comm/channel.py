@@ -9,7 +9,7 @@ Read `progress.py` next: what becomes of the requests that sending and receiving
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +46,14 @@ class Channel:
         """Start MPI's own all-reduce in place; counted as one message: what MPI really sends is unknown."""
         self.comm.count(self.purpose, x.nbytes)
         return self.comm.endpoint.iall_reduce(x, op)
+
+    def meet(self, numbers: list[np.ndarray], place: int, number: int) -> Sequence[TransportRequest]:
+        """Tell all others that this rank has come to `number`, and wait until they have (`shared_memory.py`)."""
+        return self.comm.endpoint.meet(numbers, place, number, self.tag)
+
+    def count_shared(self, nbytes: int) -> None:
+        """Count what was read of, and written to, the same piece of every other rank's memory."""
+        self.comm.count(self.purpose, nbytes, 2 * (self.size - 1))
 
     def send_message(self, array: np.ndarray, dest: int) -> list[TransportRequest]:
         """Send an array together with what it is; counted as one message."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from minidist.comm import all_reduce, collectives
+from minidist.comm import all_reduce, collectives, shared_memory
 from minidist.comm.arrays import as_array, check_out, cut, describe
 from minidist.comm.channel import Channel
 from minidist.comm.point_to_point import PointToPoint
@@ -39,8 +39,9 @@ class Communicator(PointToPoint):
         """Give every rank the sum ("prod", "max", "min") of all ranks' x, the same bytes everywhere.
 
         x: same shape and dtype on every rank. out: filled and returned if given; may be x itself.
-        algorithm: "naive", "tree", "recursive_doubling", "ring", or "mpi" for MPI's own; by default chosen by
-        size. float16 is combined (and sent) as float32. Raises TypeError for a sum of bool.
+        algorithm: "naive", "tree", "recursive_doubling", "ring", "mpi" for MPI's own, or "shared" for an array in
+        memory from `allocate_shared` that is reduced in place (out=x); by default chosen by place and size.
+        float16 is combined (and sent) as float32. Raises TypeError for a sum of bool.
         """
         return self.iall_reduce(x, op, out, algorithm, purpose=purpose).wait()
 
@@ -56,9 +57,11 @@ class Communicator(PointToPoint):
         """Start an all-reduce; `wait()` gives the result."""
         array = as_array(x)
         reduce_two = reduction(op, array.dtype)
-        if algorithm not in (None, "mpi", *all_reduce.ALGORITHMS):
+        if algorithm not in (None, "mpi", "shared", *all_reduce.ALGORITHMS):
             choices = ", ".join(map(repr, all_reduce.ALGORITHMS))
-            raise ValueError(f"algorithm is {algorithm!r}, expected None, 'mpi' or one of {choices}")
+            raise ValueError(
+                f"algorithm is {algorithm!r}, expected None, 'shared', 'mpi' or one of {choices}"
+            )
         if algorithm == "mpi" and self.transport != "mpi":
             raise ValueError("algorithm='mpi' needs MPI, and these ranks are threads: leave it out")
         if out is not None:
@@ -67,10 +70,32 @@ class Communicator(PointToPoint):
                 got, expected = describe(out.dtype, out.shape), describe(array.dtype, array.shape)
                 raise ValueError(f"out is {got}, expected {expected} like x")
 
+        shared = None
+        if out is not None and algorithm in (None, "shared") and self.size > 1:
+            shared = shared_memory.memory_for(self, array, out)
+        if algorithm == "shared" and shared is None and self.size > 1 and array.size:
+            raise ValueError(
+                "algorithm='shared' reduces in place an array in memory that this communicator has allocated: "
+                "x = comm.allocate_shared(n, dtype), and then comm.all_reduce(x, out=x)"
+            )
+
         def steps(channel: Channel) -> Steps:
+            if shared is not None:
+                return shared_memory.all_reduce(channel, shared, array, op, reduce_two)
             return all_reduce.all_reduce(channel, array, op, reduce_two, out, algorithm)
 
         return self._collective("all_reduce", steps, purpose, array, reduction=op)
+
+    def allocate_shared(self, n: int, dtype: Any = np.float64) -> np.ndarray:
+        """Give this rank n numbers in memory that all ranks see, so that `all_reduce(x, out=x)` sends nothing.
+
+        A collective; all ranks give the same n and dtype. The numbers are zeros at first, and the memory lasts as
+        long as the array or a view of it. A slice of it is reduced by the same slice on every rank. Raises
+        NotShared, on all ranks, where they are not on one machine or there is not enough memory.
+        """
+        if self.size == 1:
+            return np.zeros(n, dtype)
+        return np.asarray(shared_memory.SharedMemory(self, n, np.dtype(dtype)))
 
     def reduce_scatter(
         self, x: Any, op: str = "sum", counts: Any = None, *, purpose: str = "user"

@@ -48,13 +48,13 @@ class Core:
         """Give {purpose: (messages, payload bytes)} sent by this rank here and on communicators split from here."""
         return {purpose: (messages, nbytes) for purpose, (messages, nbytes) in self._sent.items()}
 
-    def count(self, purpose: str, nbytes: int) -> None:
-        """Count one message; called where messages are sent."""
+    def count(self, purpose: str, nbytes: int, messages: int = 1) -> None:
+        """Count messages of `nbytes` bytes each; called where they are sent."""
         group: Core | None = self
         while group is not None:
             sent = group._sent[purpose]
-            sent[0] += 1
-            sent[1] += nbytes
+            sent[0] += messages
+            sent[1] += messages * nbytes
             group = group.parent
 
     def abort(self, code: int = 1) -> None:

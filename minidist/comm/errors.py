@@ -21,6 +21,10 @@ class RankStopped(CommError):
     """Say that this rank was stopped because another one failed."""
 
 
+class NotShared(CommError):
+    """Say why ranks cannot have memory that all of them see; raised on all of them together."""
+
+
 def wrong_size(expected: int, got: int | str, source: int) -> str:
     """Say that a message has another size than its receiver expected."""
     return (

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -57,6 +57,7 @@ class Hub:
         self.news = [threading.Condition(self.lock) for _ in range(size)]  # one per rank
         self.sent: dict[Box, list[Message]] = {}  # sent, not received yet
         self.posted: dict[Box, list[Message]] = {}  # receives that found nothing yet
+        self.shared: dict[Any, np.ndarray] = {}  # memory on its way from one rank to the others
         self.threads: list[int] = [0] * size  # by rank
         self.living = set(range(size))
         self.waiting: dict[int, Request] = {}  # the ranks that sleep, and what each waits for

@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minidist.comm import leaving
+from minidist import _kernels as kernels
+from minidist.comm import leaving, mapping
 from minidist.comm.errors import CommError, MessageMismatch, wrong_size
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from minidist.comm.communicator import Communicator
     from minidist.comm.progress import Progress, Request
 
 SPIN = 2e-3  # seconds in which a waiting rank only yields: most messages come within them
@@ -68,6 +70,22 @@ class _Message:
         return True
 
 
+class _Arrival:
+    """The moment when another rank's number in shared memory reaches ours."""
+
+    source, count = -1, 0
+
+    def __init__(self, numbers: np.ndarray, place: int, number: int, peer: int) -> None:
+        self._numbers, self._place, self._number = numbers, place, number
+        self.peer: int | None = peer
+        self.done = False
+
+    def test(self) -> bool:
+        """Say whether that rank has come."""
+        self.done = kernels.load_acquire(self._numbers, self._place) >= self._number
+        return self.done
+
+
 class Endpoint:
     """One rank's door to MPI, within one communicator (see `transport.py`).
 
@@ -105,6 +123,19 @@ class Endpoint:
         # MPI knows no largest of two truth values, but of two small numbers.
         numbers = array.view(np.uint8) if array.dtype.kind == "b" else array
         return _Message(self.mpi, self.private.Iallreduce(self.mpi.IN_PLACE, numbers, kind), array, None)
+
+    def share(self, comm: Communicator, stretch: int) -> np.ndarray:
+        """Map the same memory into all ranks' processes."""
+        return mapping.map_together(comm, stretch)
+
+    def meet(self, numbers: list[np.ndarray], place: int, number: int, tag: int) -> list[_Arrival]:
+        """Store our number, and wait for the others' to appear: no message is sent."""
+        kernels.store_release(numbers[self.rank], place, number)
+        return [
+            _Arrival(numbers[rank], place, number, member)
+            for rank, member in enumerate(self.members)
+            if rank != self.rank
+        ]
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:
         """Let others have the core: yield at first, then nap, and look around before each nap."""

@@ -54,6 +54,22 @@ class Endpoint:
         """Refuse: threads have nothing but send and receive."""
         raise CommError("the threads transport has no all-reduce of its own")
 
+    def share(self, comm: Communicator, stretch: int) -> np.ndarray:
+        """Let all ranks have one array: threads see the same memory anyway."""
+        key = (self.context, comm.name, "shared memory")
+        if self.rank == 0:
+            self.hub.shared[key] = np.zeros((self.size, stretch), np.uint8)
+        comm.barrier(purpose="control")
+        memory = self.hub.shared[key]
+        comm.barrier(purpose="control")  # now all have it: the next one may take the place
+        return memory
+
+    def meet(self, numbers: list[np.ndarray], place: int, number: int, tag: int) -> list[Message]:
+        """Tell each other by empty messages: so a rank that waits is seen, and a deadlock found."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sends = [self.isend(np.empty(0, np.uint8), rank, tag) for rank in others]
+        return sends + [self.irecv(np.empty(0, np.uint8), rank, tag, exact=True) for rank in others]
+
     def idle(self, progress: Progress, request: Request, since: float) -> None:
         """Sleep until a message of this rank is complete; raise if that can never be."""
         progress.look(request)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from minidist.comm.communicator import Communicator
     from minidist.comm.progress import Progress, Request
 
 
@@ -49,6 +50,20 @@ class Endpoint(Protocol):
 
     def iall_reduce(self, array: np.ndarray, op: str) -> TransportRequest:
         """Start the transport's own all-reduce, in place."""
+        ...
+
+    def share(self, comm: Communicator, stretch: int) -> np.ndarray:
+        """Give all ranks the same memory, zeros at first: uint8 (ranks, stretch). Raises NotShared on all of them.
+
+        A collective of `comm`, which is this endpoint's.
+        """
+        ...
+
+    def meet(self, numbers: list[np.ndarray], place: int, number: int, tag: int) -> Sequence[TransportRequest]:
+        """Say in shared memory that this rank has come to `number`; complete when all other ranks have.
+
+        numbers: one row of int64 for each rank, in memory that all see; `place` is where the number stands.
+        """
         ...
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:

@@ -90,6 +90,13 @@ class Group:
             offset += size
         self.layout = tuple(layout)
 
+    def move_gradients(self, memory: np.ndarray) -> None:
+        """Let the gradients live in other memory, (n,) of the same dtype: in a vector that other ranks see, say."""
+        self.gradients = memory
+        for entry, parameter in zip(self.layout, self.parameters, strict=True):
+            gradients = memory[entry.offset : entry.offset + entry.size].reshape(parameter.shape)
+            parameter.bind(parameter.array, gradients)
+
     def updated(self) -> None:
         """Note that the weights have changed, so that a tape which still needs the old ones is refused."""
         for parameter in self.parameters:

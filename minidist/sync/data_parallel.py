@@ -13,9 +13,13 @@ on every rank, whatever is ready first there, because collectives are matched by
 Each replica divides its summed loss by the size of the *global* batch. So the sum of the replicas' gradients is the
 gradient of the mean loss over the global batch, however unevenly it was shared, and nothing is averaged.
 
+Where all replicas are on one machine, the gradients live in memory that all of them see, and an all-reduce sends
+nothing: every rank adds up one piece of everybody's bucket (`comm/shared_memory.py`). Else they go by messages.
+
 Cost per step with p ranks and n bytes of gradients: one all-reduce for each bucket. By the ring a rank sends
-2 (p-1)/p n bytes in 2 (p-1) messages a bucket, which is the least; a small bucket goes another way, in fewer messages
-(the table is in `comm/all_reduce.py`). Memory per rank: as one process with 1/p of the batch.
+2 (p-1)/p n bytes in 2 (p-1) messages a bucket, which is the least; in shared memory it reads and writes as many of
+others; a small bucket that is sent goes another way, in fewer messages (the table is in `comm/all_reduce.py`).
+Memory per rank: as one process with 1/p of the batch.
 
 Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.
 
@@ -23,10 +27,11 @@ Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Train
 """
 
 import math
+import sys
 from collections.abc import Sequence
 
 from minidist import _kernels as kernels
-from minidist.comm import Communicator, Request
+from minidist.comm import Communicator, NotShared, Request
 from minidist.nn.flat import Bucket, Group, cut_into_buckets
 from minidist.optim import Optimizer
 from minidist.sync.seam import Sync
@@ -41,6 +46,8 @@ class DataParallel(Sync):
 
     comm: one replica per rank.
     clip_norm: scale the gradient down to this norm where it is longer (Pascanu et al. 2013, algorithm 1).
+    shared_memory: True: let the gradients live in memory that all ranks see, and raise NotShared where that cannot
+        be; False: send them; None: share if possible, and say once why if not.
     """
 
     def __init__(
@@ -50,6 +57,7 @@ class DataParallel(Sync):
         optimizer: Optimizer,
         clip_norm: float | None = None,
         bytes_per_bucket: int = BYTES_PER_BUCKET,
+        shared_memory: bool | None = None,
     ) -> None:
         self.comm = comm
         self.optimizer = optimizer
@@ -57,9 +65,23 @@ class DataParallel(Sync):
         self.buckets = cut_into_buckets(groups, bytes_per_bucket)
         self._ready: set[int] = set()  # indices of buckets that are final but not launched
         self._requests: list[Request] = []
+        if shared_memory is not False and comm.size > 1:
+            self._share_gradients(groups, required=bool(shared_memory))
         for group in groups:  # replicas start equal, whatever each of them was built from
             comm.broadcast(group.weights, root=0, purpose="weights")
             group.updated()
+
+    def _share_gradients(self, groups: Sequence[Group], required: bool) -> None:
+        """Move the gradients to where all ranks see them; the same happens on every rank."""
+        try:
+            for group in groups:
+                if group.gradients is not None:
+                    group.move_gradients(self.comm.allocate_shared(group.gradients.size, group.dtype))
+        except NotShared as error:
+            if required:
+                raise
+            if self.comm.rank == 0:
+                print(f"note: gradients are sent by messages, for {error}", file=sys.stderr)
 
     def gradient_ready(self, bucket: Bucket) -> None:
         """Launch every bucket that is ready and whose turn it is."""

@@ -109,3 +109,16 @@ def test_an_update_counts_the_version_of_every_parameter() -> None:
     versions = [p.version for p in model.parameters()]
     group.updated()
     assert [p.version for p in model.parameters()] == [v + 1 for v in versions]
+
+
+def test_gradients_can_move_to_other_memory() -> None:
+    model = MLP([3, 4, 2], dtype=np.float64)
+    (group,) = flatten(model)
+    weights = group.weights.copy()
+    memory = np.full(group.weights.size, np.nan)
+    group.move_gradients(memory)
+    assert group.gradients is memory
+    for parameter in group.parameters:
+        parameter.accumulate(np.ones(parameter.shape))
+    assert (memory == 1).all()
+    assert (group.weights == weights).all()

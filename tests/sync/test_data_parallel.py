@@ -1,6 +1,8 @@
 """Data parallel training equals one process: losses, gradient norms, weights; and buckets leave during backward."""
 
+import contextlib
 import functools
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 from minidist.autograd import Parameter, Tensor, ops
-from minidist.comm import Communicator, world
+from minidist.comm import Communicator, NotShared, world
 from minidist.comm.events import Event
 from minidist.data import loader
 from minidist.models import CNN, GPT, MLP
@@ -100,6 +102,7 @@ def train(
     accumulate: int = 1,
     clip: float | None = None,
     bucket: int = 200,
+    shared: bool | None = None,
 ) -> dict[str, Any]:
     make, data = MODELS[name]
     model, inputs = make(), data()
@@ -108,7 +111,9 @@ def train(
         for parameter in model.parameters():
             parameter.data = parameter.data + comm.rank
     groups = flatten(model)
-    sync = DataParallel(comm, groups, SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01), clip, bucket)
+    sync = DataParallel(
+        comm, groups, SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01), clip, bucket, shared
+    )
     replica = Whole(model, loss_of, sync, accumulate)
     losses, norms = [], []
     for epoch in range(STEPS):
@@ -139,6 +144,8 @@ CASES: tuple[dict[str, Any], ...] = (
     {"batch": 3, "accumulate": 4},
     {"batch": EXAMPLES, "bucket": 10**6},
     {"clip": 0.05, "accumulate": 2},
+    {"shared": False},  # by messages, also where the replicas could share memory
+    {"shared": False, "bucket": 10**6, "batch": 5},
 )
 
 
@@ -160,11 +167,28 @@ def test_training_equals_one_process(comm: Communicator, name: str, references: 
         assert_equal(train(comm, name, **case), reference)
 
 
+@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.ranks(2, 3, 4)
-def test_every_rank_ends_with_the_same_bytes(comm: Communicator) -> None:
-    (weights,) = train(comm, "mlp")["weights"]
+def test_every_rank_ends_with_the_same_bytes(comm: Communicator, shared: bool) -> None:
+    (weights,) = train(comm, "mlp", shared=shared)["weights"]
     everyone = comm.all_gather(weights[None])  # (ranks, n)
     assert (everyone == everyone[0]).all()
+
+
+@pytest.mark.ranks(2, transports=("mpi",))
+def test_replicas_that_cannot_share_memory_send_and_say_so_once(comm: Communicator) -> None:
+    def refuse(n: int, dtype: Any) -> np.ndarray:
+        raise NotShared("there is no room")
+
+    comm.allocate_shared = refuse  # type: ignore[method-assign]
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        train(comm, "mlp")
+    assert said.getvalue() == (
+        "" if comm.rank else "note: gradients are sent by messages, for there is no room\n"
+    )
+    with pytest.raises(NotShared, match="there is no room"):
+        train(comm, "mlp", shared=True)
 
 
 class Recorded(DataParallel):
@@ -232,7 +256,7 @@ def test_gradient_bytes_are_what_a_ring_or_its_rivals_must_send(comm: Communicat
     model = MODELS["mlp"][0]()
     groups = flatten(model)
     sync = DataParallel(comm, groups, SGD(groups, lr=0.1))
-    before = comm.counters.get("gradient", (0, 0))
+    before = comm.counters["gradient"]
     Whole(model, loss_of, sync).forward_backward(Batch(images()[:2], np.zeros(2, np.int64), 2 * comm.size))
     sync.step()
     sent = comm.counters["gradient"][1] - before[1]

@@ -1,0 +1,22 @@
+/* What ranks that share memory need: a sum over all of them in one pass, and numbers that tell how far each one is. */
+
+/* Replace each of `count` vectors by the sum of all, added in the order given. Every number is loaded once from each
+ * vector and stored once to each: no partial sum ever goes to memory. */
+static void NAME(sum_into_all)(dim count, dim n, void *const *start)
+{
+    real *const *x = (real *const *)start;
+    dim i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        vec sum[4];
+        UNROLL for (dim k = 0; k < 4; k++) sum[k] = load(x[0] + i + k * LANES);
+        for (dim r = 1; r < count; r++)
+            UNROLL for (dim k = 0; k < 4; k++) sum[k] += load(x[r] + i + k * LANES);
+        for (dim r = 0; r < count; r++)
+            UNROLL for (dim k = 0; k < 4; k++) store(x[r] + i + k * LANES, sum[k]);
+    }
+    for (; i < n; i++) {
+        real sum = x[0][i];
+        for (dim r = 1; r < count; r++) sum += x[r][i];
+        for (dim r = 0; r < count; r++) x[r][i] = sum;
+    }
+}
