@@ -39,7 +39,17 @@ class Weight(Parameter):
             values = mean + std * normal(seed, f"weight {name}", 0, 0, self.size)
         else:
             values = np.full(self.size, mean)
-        self.bind(values.astype(dtype).reshape(self.shape))
+        drawn = values.astype(dtype).reshape(self.shape)
+        drawn_before = self.array.flags.writeable
+        if drawn_before and self.dtype == drawn.dtype:
+            self.data = drawn  # into the same memory, which may be a flat vector's
+        elif self.bound:
+            raise ValueError(
+                f"{self.label} holds {self.dtype} in a flat vector and cannot become {drawn.dtype}: "
+                "flatten the model after that"
+            )
+        else:
+            self.bind(drawn)
 
 
 class Module:

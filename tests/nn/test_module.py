@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidist.autograd import Parameter
-from minidist.nn import Linear, Module, Weight
+from minidist.nn import Linear, Module, Weight, flatten
 
 
 class Pair(Module):
@@ -51,6 +51,22 @@ def test_weights_have_the_declared_spread_and_the_asked_dtype() -> None:
 
 def test_a_model_that_was_never_initialised_gives_not_a_number_instead_of_passing_for_one() -> None:
     assert np.isnan(Linear(2, 3)(np.ones((1, 2), np.float32)).data).all()
+
+
+def test_weights_that_are_drawn_again_stay_where_they_live() -> None:
+    model = Pair(Linear(2, 3), Linear(3, 2)).initialize(seed=5)
+    model.second.bias.requires_grad = False
+    groups = flatten(model)
+    model.initialize(seed=6)
+    expected = Pair(Linear(2, 3), Linear(3, 2)).initialize(seed=6)
+    for drawn, fresh in zip(model.parameters(), expected.parameters(), strict=True):
+        np.testing.assert_array_equal(drawn.data, fresh.data)
+        assert any(np.shares_memory(drawn.data, group.weights) for group in groups)
+        assert drawn.version > 0
+    with pytest.raises(
+        ValueError, match=r"first.weight.* holds float32 .* become float64: flatten the model"
+    ):
+        model.initialize(dtype=np.float64)
 
 
 def test_a_parameter_with_values_of_its_own_keeps_them() -> None:
