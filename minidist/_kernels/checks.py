@@ -205,6 +205,9 @@ def numbers(operation: str, x: Any, i: int, written: bool) -> None:
     good = isinstance(x, np.ndarray) and x.dtype == np.int64 and x.ndim == 1 and x.flags.c_contiguous
     if not good or (written and not x.flags.writeable):
         got = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
-        raise TypeError(f"{operation}: numbers is {got}, expected a contiguous, writable row of int64")
+        raise TypeError(
+            f"{operation}: numbers is {got}, expected a contiguous row of int64"
+            f"{', writable' if written else ''}"
+        )
     if not 0 <= i < x.size:
         raise IndexError(f"{operation}: place {i} is out of range, numbers has {x.size}")

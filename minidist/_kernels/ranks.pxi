@@ -4,10 +4,19 @@ cdef extern from *:
     """
     /* An acquire sees everything that was written before the release it reads from, whatever the processor reorders. */
     static void store_number(int64_t *at, int64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
-    static int64_t load_number(const int64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+    static int reached_number(const int64_t *at, int64_t value, int64_t looks)
+    {
+        while (__atomic_load_n(at, __ATOMIC_ACQUIRE) < value) {
+            if (--looks <= 0) return 0;
+    #if defined(__x86_64__)
+            __builtin_ia32_pause(); /* leave the core's units to its other thread for a moment */
+    #endif
+        }
+        return 1;
+    }
     """
     void store_number(int64_t *at, int64_t value) noexcept nogil
-    int64_t load_number(const int64_t *at) noexcept nogil
+    int reached_number(const int64_t *at, int64_t value, int64_t looks) noexcept nogil
 
 cdef enum:
     MAX_VECTORS = 1024
@@ -49,6 +58,11 @@ def store_release(numbers, dim i, int64_t value):
     store_number(number("store_release", numbers, i, True), value)
 
 
-def load_acquire(numbers, dim i):
-    """Read a number that somebody else writes, see reference.load_acquire."""
-    return load_number(number("load_acquire", numbers, i, False))
+def has_reached(numbers, dim i, int64_t value, int64_t looks=1):
+    """Look whether somebody else's number has come to a value, see reference.has_reached."""
+    cdef int64_t *at = number("has_reached", numbers, i, False)
+    cdef bint reached = reached_number(at, value, 1)
+    if not reached and looks > 1:
+        with nogil:
+            reached = reached_number(at, value, looks)
+    return reached

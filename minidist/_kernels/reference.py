@@ -370,7 +370,11 @@ def store_release(numbers: Any, i: int, value: int) -> None:
     numbers[i] = value
 
 
-def load_acquire(numbers: Any, i: int) -> int:
-    """Read numbers[i] before anything that is read after it; see store_release."""
-    checks.numbers("load_acquire", numbers, i, False)
-    return int(numbers[i])
+def has_reached(numbers: Any, i: int, value: int, looks: int = 1) -> bool:
+    """Look, at most so many times, whether numbers[i] >= value; if it is, what was written before it is seen, too.
+
+    See store_release. A look takes some hundredths of a microsecond, so a few hundred bridge the moment in which the
+    other rank is just about to come.
+    """
+    checks.numbers("has_reached", numbers, i, False)
+    return any(numbers[i] >= value for _ in range(looks))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from minidist.comm.progress import Progress, Request
 
 SPIN = 2e-3  # seconds in which a waiting rank only yields: most messages come within them
+LOOKS = 200  # at a number in shared memory before other work gets its turn: a few microseconds
 NAP, LONGEST_NAP = 150e-6, 1e-3  # seconds: long enough to free the core, short beside a step
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
@@ -82,7 +83,7 @@ class _Arrival:
 
     def test(self) -> bool:
         """Say whether that rank has come."""
-        self.done = kernels.load_acquire(self._numbers, self._place) >= self._number
+        self.done = kernels.has_reached(self._numbers, self._place, self._number)
         return self.done
 
 
@@ -129,12 +130,12 @@ class Endpoint:
         return mapping.map_together(comm, stretch)
 
     def meet(self, numbers: list[np.ndarray], place: int, number: int, tag: int) -> list[_Arrival]:
-        """Store our number, and wait for the others' to appear: no message is sent."""
+        """Store our number, and wait for those of others that have not come in a moment: no message is sent."""
         kernels.store_release(numbers[self.rank], place, number)
         return [
             _Arrival(numbers[rank], place, number, member)
             for rank, member in enumerate(self.members)
-            if rank != self.rank
+            if rank != self.rank and not kernels.has_reached(numbers[rank], place, number, LOOKS)
         ]
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:

@@ -123,14 +123,16 @@ def all_reduce(channel: Channel, shared: SharedMemory, x: np.ndarray, op: str, r
             yield (Turn(shared, number),)
         numbers[channel.rank][START], numbers[channel.rank][LENGTH] = plan.start, plan.nbytes
         numbers[channel.rank][KIND] = plan.kind
-        yield channel.meet(numbers, READY, number)
+        if missing := channel.meet(numbers, READY, number):
+            yield missing
         alike = all(line[KIND] == plan.kind for line in numbers)
         if alike:
             reduce_all(plan.parts, op, reduce_two)
             channel.count_shared(plan.parts[0].nbytes)
         else:
             stretches = [(int(line[START]), int(line[START] + line[LENGTH])) for line in numbers]
-        yield channel.meet(numbers, DONE, number)
+        if missing := channel.meet(numbers, DONE, number):
+            yield missing
     finally:
         shared.completed = number
     if not alike:

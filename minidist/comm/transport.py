@@ -59,7 +59,9 @@ class Endpoint(Protocol):
         """
         ...
 
-    def meet(self, numbers: list[np.ndarray], place: int, number: int, tag: int) -> Sequence[TransportRequest]:
+    def meet(
+        self, numbers: list[np.ndarray], place: int, number: int, tag: int
+    ) -> Sequence[TransportRequest]:
         """Say in shared memory that this rank has come to `number`; complete when all other ranks have.
 
         numbers: one row of int64 for each rank, in memory that all see; `place` is where the number stands.

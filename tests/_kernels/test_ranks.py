@@ -52,13 +52,13 @@ def test_what_is_written_before_a_number_is_seen_by_whoever_sees_the_number(kern
         for step in range(1, 200):
             data[...] = step
             kernels.store_release(numbers, 1, step)
-            while kernels.load_acquire(numbers, 3) < step:
+            while not kernels.has_reached(numbers, 3, step):
                 pass
 
     thread = threading.Thread(target=writer)
     thread.start()
     for step in range(1, 200):
-        while kernels.load_acquire(numbers, 1) < step:
+        while not kernels.has_reached(numbers, 1, step, 50):
             pass
         assert (data == step).all()
         kernels.store_release(numbers, 3, step)
@@ -73,13 +73,14 @@ def test_numbers_that_are_none_are_refused(kernels):
         np.zeros(8, np.int64)[::2],
         [0],
     ):
-        with pytest.raises(TypeError, match="expected a contiguous, writable row of int64"):
-            kernels.load_acquire(bad, 0)
+        with pytest.raises(TypeError, match="expected a contiguous row of int64"):
+            kernels.has_reached(bad, 0, 1)
     read_only = np.zeros(4, np.int64)
     read_only.flags.writeable = False
-    with pytest.raises(TypeError, match="row of int64"):
+    with pytest.raises(TypeError, match="row of int64, writable"):
         kernels.store_release(read_only, 0, 1)
-    assert kernels.load_acquire(read_only, 3) == 0
+    assert kernels.has_reached(read_only, 3, 0)
+    assert not kernels.has_reached(read_only, 3, 1, 10)
     for place in (-1, 4):
         with pytest.raises(IndexError, match=f"place {place} is out of range, numbers has 4"):
-            kernels.load_acquire(np.zeros(4, np.int64), place)
+            kernels.has_reached(np.zeros(4, np.int64), place, 0)
