@@ -32,7 +32,7 @@ def linear(weights: Weights, name: str, x: jax.Array) -> jax.Array:
 
 
 def gpt(weights: Weights, tokens: jax.Array, work: Gpt) -> jax.Array:
-    """Return logits (batch, time, symbols)."""
+    """Return logits (batch, time, vocabulary)."""
     batch, time = tokens.shape
     x = weights["tokens.weight"][tokens] + weights["positions.weight"][:time]
     for layer in range(work.layers):

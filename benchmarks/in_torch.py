@@ -49,9 +49,9 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Decoder-only transformer with tied weights."""
 
-    def __init__(self, symbols: int, time: int, layers: int, width: int, heads: int) -> None:
+    def __init__(self, vocabulary: int, time: int, layers: int, width: int, heads: int) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(symbols, width)
+        self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(time, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
@@ -60,7 +60,7 @@ class GPT(nn.Module):
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
         for block in self.blocks:
             x = block(x)
-        return functional.linear(self.norm(x), self.tokens.weight)  # (batch, time, symbols)
+        return functional.linear(self.norm(x), self.tokens.weight)  # (batch, time, vocabulary)
 
 
 def build(work: Work) -> nn.Module:
@@ -71,7 +71,7 @@ def build(work: Work) -> nn.Module:
             layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
         model: nn.Module = nn.Sequential(*layers[:-1])
     else:
-        model = GPT(work.symbols, work.time, work.layers, work.width, work.heads)
+        model = GPT(work.vocabulary, work.time, work.layers, work.width, work.heads)
     copy_weights(work.model(), model)
     return model
 

@@ -7,7 +7,7 @@ one job; before each call the ranks meet at a barrier, and the time of a call is
 
 import os
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -17,17 +17,11 @@ import numpy as np
 from minidist.bench.measure import LEAST_ROUNDS, Row
 from minidist.bench.step import Mlp, our_step
 from minidist.comm import Communicator
-from minidist.comm.all_reduce import ALGORITHMS
 from minidist.launch import launch
 
 RANKS = 2
 SIZES = (4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # bytes
-OURS: dict[str, str | None] = {
-    "all_reduce": None,  # the way that is chosen by size and place
-    **{
-        f"all_reduce, {name}": name for name in ALGORITHMS if name in ("recursive_doubling", "ring", "shared")
-    },
-}
+WAYS = ("shared", "ring", "recursive_doubling", "MPI")  # the first needs memory that both ranks see
 TRAINED = Mlp((784, 1024, 1024, 10), 256)  # the global batch
 LIMIT = 300.0  # seconds for a job; far more than it takes
 
@@ -36,10 +30,10 @@ def rows(quick: bool, seconds: float) -> Iterator[Row]:
     """Measure every size, then the training step."""
     for nbytes in SIZES[::3] if quick else SIZES:
         times = launch(all_reduce_medians, RANKS, nbytes, seconds, timeout=LIMIT)[0]
-        mpi = times.pop("mpi")
-        for name, ours in times.items():
+        for way in WAYS[:-1]:
+            shape, name = (nbytes // 4,), f"all_reduce, {way}"
             yield Row(
-                "comm", name, (nbytes // 4,), "float32", RANKS, ours, "MPI.Allreduce", mpi, nbytes=nbytes
+                "comm", name, shape, "float32", RANKS, times[way], "MPI.Allreduce", times["MPI"], 0, nbytes
             )
     if not quick:
         with_sync, alone = launch(step_medians, RANKS, seconds, timeout=LIMIT)[0]
@@ -51,12 +45,16 @@ def all_reduce_medians(comm: Communicator, nbytes: int, seconds: float) -> dict[
     """Return the median seconds of an all-reduce of so many bytes, by name; run by every rank."""
     keep_to_one_core(comm)
     x = np.zeros(nbytes // 4, np.float32)  # sums of zeros stay zeros, however often
-    functions: dict[str, Callable[[], object]] = {
-        name: partial(comm.all_reduce, x, out=x, algorithm=algorithm) for name, algorithm in OURS.items()
-    }
+    shared = comm.allocate_shared(x.size, x.dtype)
     endpoint: Any = comm.endpoint  # MPI as its user would call it, without our polite waits
-    functions["mpi"] = partial(endpoint.private.Allreduce, endpoint.mpi.IN_PLACE, x, endpoint.mpi.SUM)
-    return dict(zip(functions, medians_of_ranks(comm, list(functions.values()), seconds), strict=True))
+    functions = {
+        "shared": partial(comm.all_reduce, shared, out=shared),
+        "ring": partial(comm.all_reduce, x, out=x, algorithm="ring"),
+        "recursive_doubling": partial(comm.all_reduce, x, out=x, algorithm="recursive_doubling"),
+        "MPI": partial(endpoint.private.Allreduce, endpoint.mpi.IN_PLACE, x, endpoint.mpi.SUM),
+    }
+    medians = medians_of_ranks(comm, [functions[way] for way in WAYS], seconds)
+    return dict(zip(WAYS, medians, strict=True))
 
 
 def step_medians(comm: Communicator, seconds: float) -> list[float]:
@@ -67,7 +65,7 @@ def step_medians(comm: Communicator, seconds: float) -> list[float]:
 
 
 def medians_of_ranks(
-    comm: Communicator, functions: list[Callable[[], object]], seconds: float
+    comm: Communicator, functions: Sequence[Callable[[], object]], seconds: float
 ) -> list[float]:
     """Let all ranks call the functions in turn; return the medians of the slower rank's seconds."""
     times: list[list[float]] = [[] for _ in functions]

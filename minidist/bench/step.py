@@ -74,7 +74,7 @@ class Gpt:
     heads: int
     time: int
     batch: int
-    symbols: int
+    vocabulary: int
 
     @property
     def name(self) -> str:
@@ -82,14 +82,14 @@ class Gpt:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.batch, self.time, self.width, self.layers, self.heads, self.symbols)
+        return (self.batch, self.time, self.width, self.layers, self.heads, self.vocabulary)
 
     def model(self) -> Module:
-        return GPT(self.symbols, self.time, self.layers, self.width, self.heads)
+        return GPT(self.vocabulary, self.time, self.layers, self.width, self.heads)
 
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         """Return tokens and the tokens after them, both (batch, time)."""
-        text = np.random.default_rng(0).integers(0, self.symbols, (self.batch, self.time + 1))
+        text = np.random.default_rng(0).integers(0, self.vocabulary, (self.batch, self.time + 1))
         return text[:, :-1], text[:, 1:]
 
     def products(self) -> list[Product]:
@@ -108,12 +108,12 @@ class Gpt:
         ]  # scores and their gradient; output, and gradients of q, k, v
         for fan_in, fan_out in ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)):
             block += three_products(tokens, fan_in, fan_out)
-        return block * self.layers + three_products(tokens, width, self.symbols)
+        return block * self.layers + three_products(tokens, width, self.vocabulary)
 
     def activations(self) -> int:
-        """Return how many numbers backward needs of forward: 16 widths per token and block, see below."""
-        # block: two inputs of norms, two outputs, q k v, output of attention, and 4 widths before and after gelu
-        per_token = 16 * self.width * self.layers + 2 * self.width + self.symbols
+        """Return how many numbers backward needs of forward: 16 widths per token and block, and what is around."""
+        # two inputs of norms, two outputs, q k v, output of attention, and 4 widths before and after gelu
+        per_token = 16 * self.width * self.layers + 2 * self.width + self.vocabulary
         return self.batch * self.time * per_token
 
 
@@ -123,7 +123,7 @@ WORKS: tuple[Work, ...] = (
     Mlp((784, 256, 128, 10), 64),
     Mlp((784, 128, 127, 126, 125, 124, 123, 10), 32),
     Mlp((784, 1024, 1024, 10), 128),
-    Gpt(layers=4, width=128, heads=4, time=64, batch=16, symbols=96),
+    Gpt(layers=4, width=128, heads=4, time=64, batch=16, vocabulary=96),
 )
 
 
@@ -172,10 +172,8 @@ def mean_loss(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
 
 def products_alone(work: Work) -> Callable[[], None]:
     """Return the function that multiplies what a step multiplies, and does nothing else."""
-    arrays = []
-    for left, right in work.products():
-        a, b = np.ones(left, np.float32), np.ones(right, np.float32)
-        arrays.append((a, b, np.empty((*left[:-1], right[-1]), np.float32)))
+    pairs = [(np.ones(left, np.float32), np.ones(right, np.float32)) for left, right in work.products()]
+    arrays = [(a, b, a @ b) for a, b in pairs]
 
     def step() -> None:
         for a, b, out in arrays:
@@ -247,7 +245,5 @@ def peak_memory(work: Work) -> tuple[int, int]:
 def import_seconds() -> float:
     """Return how long `import minidist` takes in a new Python, the least of five."""
     program = "import time; t = time.perf_counter(); import minidist; print(time.perf_counter() - t)"
-    runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, check=True) for _ in range(5)
-    ]
-    return min(float(run.stdout) for run in runs)
+    command = [sys.executable, "-c", program]
+    return min(float(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(5))
