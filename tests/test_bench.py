@@ -30,6 +30,20 @@ def test_what_is_compared_takes_turns_and_the_order_changes(monkeypatch):
     assert called[4:] == list("abbaabbaab")  # after two calls each to warm up
 
 
+def test_a_block_in_which_another_process_had_the_core_does_not_count():
+    quiet, disturbed = measure.Block(1.0, 0.99), measure.Block(2.0, 0.5)
+    assert measure.undisturbed([disturbed, quiet] * 6) == [1.0] * 6
+    assert sorted(measure.undisturbed([quiet, disturbed, disturbed] * 2)) == [1.0, 1.0, 2.0, 2.0, 2.0]
+
+
+def test_on_a_busy_machine_it_goes_on_up_to_three_times_as_long():
+    quiet, disturbed = [measure.Block(1.0, 0.99)] * 5, [measure.Block(1.0, 0.5)] * 5
+    assert not measure.enough([quiet, quiet], 0.9, 1.0)
+    assert measure.enough([quiet, quiet], 1.1, 1.0)
+    assert not measure.enough([quiet, disturbed], 2.9, 1.0)
+    assert measure.enough([quiet, disturbed], 3.1, 1.0)
+
+
 def test_a_ratio_above_1_means_that_ours_is_faster():
     assert row().ratio == pytest.approx(3)
     assert row(ours_seconds=12e-6).ratio == pytest.approx(0.5)
