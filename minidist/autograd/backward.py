@@ -52,6 +52,7 @@ def backward(
     defer: Iterable[Parameter] = (),
     ready: Callable[[Parameter], None] | None = None,
     tick: Callable[[], None] | None = None,
+    release: bool = False,
 ) -> list[WeightPart]:
     """Walk the tape from `root` to the leaves, newest node first, and add to each leaf's gradient.
 
@@ -59,6 +60,8 @@ def backward(
     defer: parameters whose gradients are not computed now. Their parts are returned, for the caller to run.
     ready: called with a parameter after its last contribution, once no node that is left reads its weights.
     tick: called after every node, so that communication can advance meanwhile.
+    release: free what each node has saved as soon as it was used. The tape cannot be walked again, and while
+        gradients of early layers are made, the memory of the later ones is free for them.
 
     The gradients on the way live in a table of this call, so a second backward starts afresh, and adds the
     same once more to the leaves.
@@ -86,7 +89,7 @@ def backward(
     gradients: dict[Node, Array] = {root.node: seed}
     ours: set[Node] = set()  # those whose gradient is an array that nobody else holds, so it can be added to
     for node in nodes:
-        g = gradients.pop(node)
+        g: Any = gradients.pop(node)
         results: Any = None  # of joint gradient functions
         for behind, gradient in node.inner:  # inputs first: somebody may be waiting for these
             held = gradients.get(behind)
@@ -119,6 +122,9 @@ def backward(
                 leaf.accumulate(gradient(g))
         if node.leaves or node.watched:
             done(node, [leaf for leaf, _ in node.leaves if leaf not in deferred])
+        if release:
+            node.release()
+            gradient = results = g = None  # the last names of what is freed
         if tick is not None:
             tick()
     return parts

@@ -77,10 +77,10 @@ class Parameter(Tensor):
             self.array[...] = values
         self.updated()
 
-    def updated(self) -> None:
-        """Note that the weights have changed: count the version and remember which line did it."""
+    def updated(self, line: source.Line | None = None) -> None:
+        """Note that the weights have changed: count the version and remember which line did it, by default ours."""
         self.version += 1
-        self._updated_at = source.user_line()
+        self._updated_at = line or source.user_line()
 
     @property
     def updated_at(self) -> str:

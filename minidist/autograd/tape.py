@@ -14,7 +14,7 @@ There is one function for each input so that a schedule can compute input gradie
 before is waiting for them, and weight gradients later. Read next: `backward.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from itertools import count
 from types import TracebackType
@@ -90,6 +90,23 @@ class Node:
         self.leaves = leaves
         self.watched = watched
 
+    def release(self) -> None:
+        """Forget the gradient functions, and with them the arrays that they saved."""
+        self.inner = self.leaves = _released
+
+
+class _Released:
+    """What stands in place of a node's inputs after `release`: to walk there again is a mistake."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RuntimeError(
+            "this part of the tape was released by a backward before (release=True), with the arrays it had saved; "
+            "run forward again, or leave release out of the first backward"
+        )
+
+
+_released: Any = _Released()
+
 
 def keep(tensor: Tensor) -> Callable[[], Array]:
     """Save an input for backward; call the result there to get the array.
@@ -128,13 +145,13 @@ def record(data: Any, *inputs: tuple[Tensor, Any]) -> Tensor:
 
     inner: list[Any] = []
     leaves: list[Any] = []
-    watched: list[Parameter] = []
+    watched: list[Any] = []
     for tensor, gradient in inputs:
         if tensor.node is not None:
             inner.append((tensor.node, gradient))
         elif tensor.requires_grad:
             leaves.append((tensor, gradient))
-        if isinstance(tensor, Parameter) and tensor.watch is not None:
+        if tensor.watch is not None:
             watched.append(tensor)
             tensor.watch.weights_done(tensor)
     if (inner or leaves) and _recording.get():

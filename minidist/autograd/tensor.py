@@ -53,6 +53,7 @@ class Tensor:
     grad: Array | None
     node: Any  # the tape.Node that computed it; None for a leaf
     requires_grad: bool
+    watch: Any = None  # only a Parameter can be watched
 
     __array_ufunc__ = None  # makes NumPy leave `array * tensor` to Tensor.__rmul__
 
@@ -131,9 +132,10 @@ class Tensor:
         defer: Iterable["Parameter"] = (),
         ready: Callable[["Parameter"], None] | None = None,
         tick: Callable[[], None] | None = None,
+        release: bool = False,
     ) -> "list[WeightPart]":
         """Add d(self)/d(leaf) to the `.grad` of every leaf behind self; `backward.py` says all about it."""
-        return backward(self, grad, defer, ready, tick)
+        return backward(self, grad, defer, ready, tick, release)
 
     def accumulate(self, part: Array) -> None:
         """Add one contribution to `.grad`. The first is copied, because others may hold the same array."""

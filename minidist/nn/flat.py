@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minidist.autograd import Parameter
+from minidist.autograd.source import user_line
 from minidist.nn.module import Module
 
 Allocate = Callable[..., np.ndarray]
@@ -99,8 +100,9 @@ class Group:
 
     def updated(self) -> None:
         """Note that the weights have changed, so that a tape which still needs the old ones is refused."""
+        line = user_line()  # looked up once: for a small model it would be much of the update's time
         for parameter in self.parameters:
-            parameter.updated()
+            parameter.updated(line)
 
 
 def flatten(module: Module, allocate: Allocate = np.empty) -> list[Group]:

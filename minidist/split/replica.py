@@ -34,6 +34,8 @@ class Batch:
 
     def cut(self, pieces: int) -> list["Batch"]:
         """Cut into so many microbatches; those that would be empty are left out."""
+        if pieces == 1 and len(self.inputs):
+            return [self]
         pairs = zip(microbatches(self.inputs, pieces), microbatches(self.labels, pieces), strict=True)
         return [Batch(inputs, labels, self.count) for inputs, labels in pairs if len(inputs)]
 

@@ -43,7 +43,8 @@ class Whole(Replica):
         for number, piece in enumerate(pieces, start=1):
             loss = self.loss(self.model(piece.inputs), piece.labels, piece.count)
             # Only the last piece makes gradients final; a rank that has no piece goes straight to end().
-            loss.backward(ready=self.ready if number == len(pieces) else None, tick=self.sync.tick)
+            ready = self.ready if number == len(pieces) else None
+            loss.backward(ready=ready, tick=self.sync.tick, release=True)
             total += loss.item()
         self.end()
         return total

@@ -84,7 +84,9 @@ class DataParallel(Sync):
                 print(f"note: gradients are sent by messages, for {error}", file=sys.stderr)
 
     def gradient_ready(self, bucket: Bucket) -> None:
-        """Launch every bucket that is ready and whose turn it is."""
+        """Launch every bucket that is ready and whose turn it is; a single replica has nothing to add."""
+        if self.comm.size == 1:
+            return
         self._ready.add(bucket.index)
         while len(self._requests) in self._ready:
             gradients = self.buckets[len(self._requests)].gradients
@@ -100,7 +102,7 @@ class DataParallel(Sync):
             request.wait()
         self._requests.clear()
         self._ready.clear()
-        norm = math.sqrt(sum(kernels.sum_of_squares(bucket.gradients) for bucket in self.buckets))
+        norm = math.sqrt(sum(kernels.sum_of_squares(group.gradients) for group in self.optimizer.groups))
         scale = 1.0
         if self.clip_norm is not None and norm > self.clip_norm:
             scale = self.clip_norm / norm

@@ -162,6 +162,21 @@ def test_the_tape_is_freed_with_its_last_tensor_and_needs_no_garbage_collector()
         gc.enable()
 
 
+def test_a_released_tape_frees_what_it_saved_while_backward_runs_and_is_not_walked_again():
+    x = Tensor(np.ones(3), requires_grad=True)
+    early = x * 1
+    late = early * early  # saves the array of early, and the next line that of late
+    early_array, late_array = weakref.ref(early.data), weakref.ref(late.data)
+    y = (late * late).sum()
+    del early, late
+    freed = []
+    y.backward(tick=lambda: freed.append((late_array() is None, early_array() is None)), release=True)
+    assert freed == [(False, False), (True, False), (True, True), (True, True)]
+    np.testing.assert_array_equal(x.grad, [4, 4, 4])
+    with pytest.raises(RuntimeError, match="released by a backward before"):
+        y.backward()
+
+
 def test_what_no_gradient_function_saved_is_freed_during_forward():
     x = Tensor(np.ones(3), requires_grad=True)
     h = x + 1

@@ -247,7 +247,7 @@ def test_each_bucket_is_ready_once_a_step_and_launched_once(
         replica.forward_backward(Batch(inputs[rows], np.zeros(len(rows), np.int64), 5))
         ready = sorted(what for what in sync.order if what.startswith("ready"))
         assert ready == [f"ready {index}" for index in range(len(sync.buckets))]
-        assert sync.order.count("launch") == len(sync.buckets)
+        assert sync.order.count("launch") == (len(sync.buckets) if comm.size > 1 else 0)
         sync.step()
 
 
