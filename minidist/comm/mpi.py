@@ -25,6 +25,7 @@ import numpy as np
 from minidist import _kernels as kernels
 from minidist.comm import leaving, mapping
 from minidist.comm.errors import CommError, MessageMismatch, wrong_size
+from minidist.machine import core_count
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -99,6 +100,8 @@ class Endpoint:
     def __init__(self, mpi: Any, private: MPI.Comm, members: Sequence[int]) -> None:
         self.mpi, self.private, self.members = mpi, private, tuple(members)
         self.rank, self.size = private.Get_rank(), private.Get_size()
+        crowded = mpi.COMM_WORLD.Get_size() > core_count()  # then whoever looks keeps others from coming
+        self.looks = 1 if crowded else LOOKS
         tags = min(mpi.COMM_WORLD.Get_attr(mpi.TAG_UB) + 1, 2**27)  # MPICH offers 2**29
         self.largest_tag = tags // 2 - 1
         self.payload_tags = range(tags // 2, tags // 4 * 3)
@@ -135,7 +138,7 @@ class Endpoint:
         return [
             _Arrival(numbers[rank], place, number, member)
             for rank, member in enumerate(self.members)
-            if rank != self.rank and not kernels.has_reached(numbers[rank], place, number, LOOKS)
+            if rank != self.rank and not kernels.has_reached(numbers[rank], place, number, self.looks)
         ]
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:
