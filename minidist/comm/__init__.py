@@ -5,8 +5,8 @@
     total = comm.all_reduce(x, op="sum")
 
 Read `communicator.py` and `point_to_point.py` first (what can be asked), then `all_reduce.py` and `collectives.py`
-(how it is done with send and receive alone), `progress.py` (how it goes on in the background), `threads.py` and
-`mpi.py` (how bytes travel), and `mesh.py` (the ranks as a grid).
+(how it is done with send and receive alone) and `shared_memory.py` (how without either), `progress.py` (how it goes
+on in the background), `threads.py` and `mpi.py` (how bytes travel), and `mesh.py` (the ranks as a grid).
 """
 
 from minidist.comm.communicator import Communicator

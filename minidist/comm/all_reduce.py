@@ -8,6 +8,8 @@ Four ways, each in terms of send and receive alone. With p ranks and n bytes per
     recursive doubling   log2 p (+2)                    log2(p) n
     ring                 2 (p-1)                        2 (p-1)/p n      the least possible
 
+Where the ranks can see each other's memory, nothing need be sent at all: `shared_memory.py`.
+
 Few steps win for short vectors, few bytes for long ones. Each function works in place on `x`, a flat C-ordered
 vector, and is a generator that yields the messages it waits for (`progress.py`). `reduce_two` is np.add or another
 ufunc.
