@@ -92,9 +92,7 @@ class RanksPlugin:
         )
         if any(outcome.ended != "returned" for outcome in outcomes):
             blamed = causes(outcomes)
-            if all(
-                outcome.type == "Skipped" for outcome in blamed
-            ):  # pytest.skip(...), which ended the ranks
+            if all(outcome.type == "Skipped" for outcome in blamed):  # pytest.skip(...) is an exception
                 pytest.skip(blamed[0].message.removeprefix("Skipped: "))
             pytest.fail(explain(outcomes, where.transport, where.timeout), pytrace=False)
         return True
