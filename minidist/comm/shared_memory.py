@@ -48,6 +48,14 @@ class SharedMemory:
 
     def __init__(self, comm: Communicator, n: int, dtype: np.dtype) -> None:
         self.endpoint = comm.endpoint
+        asked = comm.all_gather(
+            np.array([[n, zlib.crc32(dtype.str.encode())]]), purpose="control"
+        )  # (ranks, 2)
+        if n < 0 or (asked != asked[0]).any():
+            raise MessageMismatch(
+                f"this rank asks for {n} numbers of {dtype}, the ranks for {asked[:, 0].tolist()}: "
+                "give the same n >= 0 and dtype on every rank"
+            )
         nbytes = n * dtype.itemsize
         stretch = -(-(LINE + nbytes) // mmap.PAGESIZE) * mmap.PAGESIZE
         memory = comm.endpoint.share(comm, stretch)  # (ranks, stretch)

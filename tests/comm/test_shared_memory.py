@@ -110,6 +110,16 @@ def test_memory_without_numbers_is_memory_too(comm):
     assert comm.all_reduce(x, out=x).shape == (0,)
 
 
+@pytest.mark.ranks(2, 3)
+def test_ranks_that_ask_for_different_memory_are_told(comm):
+    with pytest.raises(MessageMismatch, match=r"asks for 1\d numbers of float64, the ranks for \[10, 11"):
+        comm.allocate_shared(10 + comm.rank)
+    with pytest.raises(MessageMismatch, match="the same n >= 0 and dtype"):
+        comm.allocate_shared(10, np.float32 if comm.rank else np.float64)
+    with pytest.raises(MessageMismatch, match="asks for -1 numbers"):
+        comm.allocate_shared(-1)
+
+
 def test_a_rank_that_does_not_come_is_a_deadlock_on_threads():
     def on_rank(comm):
         x = comm.allocate_shared(4)
