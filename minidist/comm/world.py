@@ -8,12 +8,15 @@ Read `mpi.py` next, or `threads.py`, which makes the world of one.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import functools
 import os
+import signal
 import sys
+import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,26 +96,51 @@ def _world_of_this_process() -> Communicator:
     if facts is None:
         return threads.world_of_one()
     try:
-        MPI = load_mpi()
-        library = " ".join(MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0").split())
-        foreign = mpich_under_open_mpi(os.environ, library)
-        mpi_size = 1 if foreign else start_mpi(MPI).Get_size()
+        with nobody_leaves_unnoticed(facts):
+            return _world_of_mpi(facts)
     except (ImportError, RuntimeError) as error:  # not installed; or installed, and no MPI library found
         raise _refusal(
             facts,
             f"{facts.launcher} started this process, but MPI cannot be used ({str(error).splitlines()[0]}). "
             "Install it with: python -m pip install mpich mpi4py",
         ) from None
-    problem = world_problem(facts, mpi_size, library, mpiexec_beside_python())
-    if problem:
-        raise _refusal(facts, problem)
-    everyone = MPI.COMM_WORLD
+
+
+def _world_of_mpi(facts: LauncherFacts) -> Communicator:
+    """Start MPI, see that the ranks find each other, and from then on watch how they leave."""
+    MPI = load_mpi()
+    library = " ".join(MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0").split())
+    foreign = mpich_under_open_mpi(os.environ, library)
+    everyone = None if foreign else start_mpi(MPI)
+    problem = world_problem(facts, everyone.Get_size() if everyone else 1, library, mpiexec_beside_python())
+    if problem or not everyone:
+        raise _refusal(facts, problem or "")
     from minidist.comm import leaving
     from minidist.comm.mpi import Endpoint
 
     if everyone.Get_size() > 1:
         leaving.install(everyone)
     return Communicator(Endpoint(MPI, everyone.Dup(), range(everyone.Get_size())))
+
+
+@contextlib.contextmanager
+def nobody_leaves_unnoticed(facts: LauncherFacts) -> Iterator[None]:
+    """Let a rank that exits while it starts MPI die by a signal: others wait for it there, and mpiexec tells them.
+
+    Nothing else would: an exit looks orderly to MPI, and `leaving.py` is not at work yet.
+    """
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        if facts.size != 1 and os.name == "posix" and not isinstance(error, _Refused):
+            print(f"[rank {facts.rank}] left while MPI was starting: {error!r}", file=sys.stderr, flush=True)
+            time.sleep(0.1)  # for mpiexec to pass that on
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise
+
+
+class _Refused(SystemExit):
+    """Leave without a word, because the first rank says it."""
 
 
 def load_mpi() -> Any:
@@ -153,4 +181,4 @@ def start_mpi(MPI: Any) -> Any:
 
 def _refusal(facts: LauncherFacts, sentence: str) -> BaseException:
     """Let only the launcher's first rank say it: the others leave without a word."""
-    return UserError(sentence) if facts.rank in (0, None) else SystemExit(2)
+    return UserError(sentence) if facts.rank in (0, None) else _Refused(2)
