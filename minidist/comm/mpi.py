@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
     from minidist.comm.progress import Progress, Request
 
+PATIENCE = (
+    5e-5  # seconds before the first yield: who yields on a busy machine may wait for a whole time slice
+)
 SPIN = 2e-3  # seconds in which a waiting rank only yields: most messages come within them
 LOOKS = 200  # at a number in shared memory before other work gets its turn: a few microseconds
 NAP, LONGEST_NAP = 150e-6, 1e-3  # seconds: long enough to free the core, short beside a step
@@ -101,7 +104,7 @@ class Endpoint:
         self.mpi, self.private, self.members = mpi, private, tuple(members)
         self.rank, self.size = private.Get_rank(), private.Get_size()
         crowded = mpi.COMM_WORLD.Get_size() > core_count()  # then whoever looks keeps others from coming
-        self.looks = 1 if crowded else LOOKS
+        self.looks, self.patience = (1, 0.0) if crowded else (LOOKS, PATIENCE)
         tags = min(mpi.COMM_WORLD.Get_attr(mpi.TAG_UB) + 1, 2**27)  # MPICH offers 2**29
         self.largest_tag = tags // 2 - 1
         self.payload_tags = range(tags // 2, tags // 4 * 3)
@@ -142,8 +145,10 @@ class Endpoint:
         ]
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:
-        """Let others have the core: yield at first, then nap, and look around before each nap."""
+        """Let others have the core: after a moment yield, then nap, and look around before each nap."""
         waited = time.perf_counter() - since
+        if waited < self.patience:
+            return
         if waited < SPIN:
             _yield()
             return
