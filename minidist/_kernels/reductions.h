@@ -22,6 +22,11 @@ static inline real NAME(lanes_sum)(vec v)
 static inline ALWAYS_INLINE real NAME(stretch_sum)(const real *x, const real *y, dim n, const int product)
 {
 #define TERM(at) (product ? load(x + (at)) * load(y + (at)) : load(x + (at)))
+    if (n < LANES) { /* too short for a vector */
+        real short_total = 0;
+        for (dim i = 0; i < n; i++) short_total += product ? x[i] * y[i] : x[i];
+        return short_total;
+    }
     vec total[UNROLLED];
     UNROLL for (int u = 0; u < UNROLLED; u++) total[u] = (vec){0};
     dim i = 0;
@@ -58,7 +63,16 @@ static inline vec NAME(larger)(vec x, vec y)
     lanes_mask take_y = (y > x) | (y != y);
     return (vec)((take_y & (lanes_mask)y) | (~take_y & (lanes_mask)x));
 }
-static inline real NAME(larger_of_two)(real x, real y) { return y > x || y != y ? y : x; }
+static inline real NAME(larger_of_two)(real x, real y) { return (y > x) | (y != y) ? y : x; }
+
+static inline real NAME(lanes_max)(vec v)
+{
+    real lane[LANES];
+    store(lane, v);
+    UNROLL for (dim width = LANES / 2; width > 0; width /= 2)
+        for (dim l = 0; l < width; l++) lane[l] = NAME(larger_of_two)(lane[l], lane[l + width]);
+    return lane[0];
+}
 
 static real NAME(row_max)(const real *x, dim n)
 {
@@ -71,63 +85,104 @@ static real NAME(row_max)(const real *x, dim n)
             UNROLL for (int u = 0; u < 4; u++) top[u] = NAME(larger)(top[u], load(x + i + u * LANES));
         for (; i + LANES <= n; i += LANES) top[0] = NAME(larger)(top[0], load(x + i));
         top[0] = NAME(larger)(NAME(larger)(top[0], top[1]), NAME(larger)(top[2], top[3]));
-        real lane[LANES];
-        store(lane, top[0]);
-        UNROLL for (dim width = LANES / 2; width > 0; width /= 2)
-            for (dim l = 0; l < width; l++) lane[l] = NAME(larger_of_two)(lane[l], lane[l + width]);
-        best = lane[0];
+        best = NAME(lanes_max)(top[0]);
     }
     for (; i < n; i++) best = NAME(larger_of_two)(best, x[i]);
     return best;
 }
 
-/* Where the first largest number of a row is: the best stretch by row_max, then the place in it. */
+/* Where the first largest number of a row is. Each lane of two vectors looks at every (2 LANES)th number and remembers
+ * in which round it found its largest; then the lanes are compared, and what is left of the row. */
 static dim NAME(row_argmax)(const real *x, dim n)
 {
-    const dim stretch = 1024;
+    const dim half = n / 2;
+    if (half > 1 << 29) { /* a lane counts no further */
+        const dim left = NAME(row_argmax)(x, half), right = half + NAME(row_argmax)(x + half, n - half);
+        return x[right] > x[left] || (x[right] != x[right] && x[left] == x[left]) ? right : left;
+    }
+    const dim wide = 2 * LANES, rounds = n / wide;
     real best = x[0];
     dim from = 0;
-    for (dim i = 0; i < n && best == best; i += stretch) {
-        real top = NAME(row_max)(x + i, MIN(stretch, n - i));
-        if (top > best || top != top) {
-            best = top;
-            from = i;
+    if (rounds) {
+        vec top[2] = {load(x), load(x + LANES)};
+        lanes_mask found[2] = {{0}, {0}}, round = {0};
+        for (dim r = 1; r < rounds; r++) {
+            round += 1;
+            UNROLL for (int u = 0; u < 2; u++) {
+                const vec next = load(x + r * wide + u * LANES);
+                const lanes_mask take = ((next > top[u]) | (next != next)) & (top[u] == top[u]);
+                top[u] = (vec)((take & (lanes_mask)next) | (~take & (lanes_mask)top[u]));
+                found[u] = (take & round) | (~take & found[u]);
+            }
         }
+        best = NAME(lanes_max)(NAME(larger)(top[0], top[1]));
+        const lane_index *rounds_of = (const lane_index *)found;
+        const real *tops = (const real *)top;
+        const int is_nan = best != best;
+        lane_index least = (lane_index)n; /* of the places that have it, the first */
+        for (dim lane = 0; lane < wide; lane++) {
+            const lane_index at = rounds_of[lane] * (lane_index)wide + (lane_index)lane;
+            const int has = (tops[lane] == best) | (is_nan & (tops[lane] != tops[lane]));
+            const lane_index place = has ? at : (lane_index)n;
+            least = place < least ? place : least;
+        }
+        from = least;
     }
-    while (best == best ? x[from] != best : x[from] == x[from]) from++;
+    for (dim i = rounds * wide; i < n; i++) { /* without a branch, because nobody can guess where the largest is */
+        const int take = (x[i] > best) | ((x[i] != x[i]) & (best == best));
+        best = take ? x[i] : best;
+        from = take ? i : from;
+    }
     return from;
 }
 
-/* Sum `count` rows, `step` apart, into `width` <= UNROLLED vectors; the last vector may have `part` numbers only. */
+/* `part` numbers: a whole vector, or the last ones of a row. */
+static inline vec NAME(some)(const real *x, dim part) { return part == LANES ? load(x) : load_part(x, part); }
+
+/* Reduce `count` rows, `step` apart, to one of `width` <= COLUMNS numbers. Rows are read from end to end, as they lie
+ * in memory, four at a time, so that the totals are loaded and stored once for four numbers. */
+#define COLUMNS ((dim)1024)
+
 static inline ALWAYS_INLINE void NAME(rows_down)(
-    const real *x, dim count, dim step, const int width, dim part, const int is_max, vec *total)
+    const real *restrict x, dim count, dim step, dim width, const int is_max, real *restrict total)
 {
-    for (dim r = 0; r < count; r++, x += step)
-        UNROLL for (int u = 0; u < width; u++) {
-            vec next = part ? load_part(x + u * LANES, part) : load(x + u * LANES);
-            total[u] = is_max ? NAME(larger)(total[u], next) : total[u] + next;
+    memcpy(total, x, width * sizeof(real));
+    dim r = 1;
+    for (; r + 4 <= count; r += 4) {
+        const real *restrict a = x + r * step, *restrict b = a + step, *restrict c = b + step, *restrict d = c + step;
+        if (!is_max)
+            for (dim j = 0; j < width; j++) total[j] += (a[j] + b[j]) + (c[j] + d[j]);
+        else
+            for (dim j = 0; j < width; j += LANES) {
+                const dim part = MIN(LANES, width - j);
+                const vec ab = NAME(larger)(NAME(some)(a + j, part), NAME(some)(b + j, part));
+                const vec cd = NAME(larger)(NAME(some)(c + j, part), NAME(some)(d + j, part));
+                store(total + j, NAME(larger)(load(total + j), NAME(larger)(ab, cd)));
+            }
+    }
+    for (; r < count; r++)
+        for (dim j = 0; j < width; j++) {
+            const real next = x[r * step + j];
+            total[j] = is_max ? NAME(larger_of_two)(total[j], next) : total[j] + next;
         }
 }
 
-static void NAME(columns_sum)(const real *x, dim count, dim step, int width, dim part, vec *total)
+static void NAME(columns_max)(const real *x, dim count, dim step, dim width, real *total)
 {
-    for (int u = 0; u < width; u++) total[u] = (vec){0};
-    if (count > STRETCH_ROWS) {
-        vec second[UNROLLED];
-        NAME(columns_sum)(x, count / 2, step, width, part, total);
-        NAME(columns_sum)(x + count / 2 * step, count - count / 2, step, width, part, second);
-        for (int u = 0; u < width; u++) total[u] += second[u];
-    } else if (width == UNROLLED) NAME(rows_down)(x, count, step, UNROLLED, 0, 0, total);
-    else if (part) NAME(rows_down)(x, count, step, 1, part, 0, total);
-    else NAME(rows_down)(x, count, step, 1, 0, 0, total);
+    NAME(rows_down)(x, count, step, width, 1, total);
 }
 
-static void NAME(columns_max)(const real *x, dim count, dim step, int width, dim part, vec *total)
+/* The same halves as for a row, so that the error grows with log(count). */
+static void NAME(columns_sum)(const real *x, dim count, dim step, dim width, real *restrict total)
 {
-    for (int u = 0; u < width; u++) total[u] = part ? load_part(x, part) : load(x + u * LANES);
-    if (width == UNROLLED) NAME(rows_down)(x, count, step, UNROLLED, 0, 1, total);
-    else if (part) NAME(rows_down)(x, count, step, 1, part, 1, total);
-    else NAME(rows_down)(x, count, step, 1, 0, 1, total);
+    if (count <= STRETCH_ROWS) {
+        NAME(rows_down)(x, count, step, width, 0, total);
+        return;
+    }
+    real second[COLUMNS];
+    NAME(columns_sum)(x, count / 2, step, width, total);
+    NAME(columns_sum)(x + count / 2 * step, count - count / 2, step, width, second);
+    for (dim j = 0; j < width; j++) total[j] += second[j];
 }
 
 /* Reduce the middle dim of x (outer, count, inner) into out (outer, inner). */
@@ -135,23 +190,20 @@ static inline ALWAYS_INLINE void NAME(reduce)(
     dim outer, dim count, dim inner, const real *x, real *out, int add, const int is_max)
 {
     for (dim o = 0; o < outer; o++, x += count * inner, out += inner) {
-        if (inner == 1) {
-            real value = is_max ? NAME(row_max)(x, count) : NAME(row_sum)(x, count);
-            out[0] = add ? out[0] + value : value;
+        if (inner == 1 || count == 0) {
+            for (dim j = 0; j < inner; j++) {
+                const real value = count == 0 ? 0 : is_max ? NAME(row_max)(x, count) : NAME(row_sum)(x, count);
+                out[j] = add ? out[j] + value : value;
+            }
             continue;
         }
-        for (dim j = 0; j < inner;) {
-            const int width = inner - j >= UNROLLED * LANES ? UNROLLED : 1;
-            const dim part = inner - j < LANES ? inner - j : 0;
-            vec total[UNROLLED];
-            if (is_max) NAME(columns_max)(x + j, count, inner, width, part, total);
-            else NAME(columns_sum)(x + j, count, inner, width, part, total);
-            for (int u = 0; u < width; u++) {
-                real *to = out + j + u * LANES;
-                if (part) store_part(to, add ? load_part(to, part) + total[u] : total[u], part);
-                else store(to, add ? load(to) + total[u] : total[u]);
-            }
-            j += part ? part : width * LANES;
+        for (dim j = 0; j < inner; j += COLUMNS) {
+            const dim width = MIN(COLUMNS, inner - j);
+            real total[COLUMNS];
+            if (is_max) NAME(columns_max)(x + j, count, inner, width, total);
+            else NAME(columns_sum)(x + j, count, inner, width, total);
+            if (add) for (dim i = 0; i < width; i++) out[j + i] += total[i];
+            else memcpy(out + j, total, width * sizeof(real));
         }
     }
 }
@@ -174,12 +226,20 @@ static void NAME(argmax)(dim outer, dim count, dim inner, const void *start, int
             out[0] = NAME(row_argmax)(x, count);
             continue;
         }
-        for (dim j = 0; j < inner; j++) out[j] = 0;
-        for (dim r = 1; r < count; r++)
-            for (dim j = 0; j < inner; j++) {
-                const real best = x[out[j] * inner + j], next = x[r * inner + j];
-                if (best == best && (next > best || next != next)) out[j] = r;
-            }
+        for (dim j = 0; j < inner; j += COLUMNS) {
+            const dim width = MIN(COLUMNS, inner - j);
+            real best[COLUMNS];
+            lane_index where[COLUMNS]; /* as wide as a real, so that both go through one vector loop */
+            for (dim i = 0; i < width; i++) best[i] = x[j + i], where[i] = 0;
+            for (dim r = 1; r < count; r++)
+                for (dim i = 0; i < width; i++) {
+                    const real next = x[r * inner + j + i];
+                    const int take = (next > best[i]) | ((next != next) & (best[i] == best[i]));
+                    best[i] = take ? next : best[i];
+                    where[i] = take ? (lane_index)r : where[i];
+                }
+            for (dim i = 0; i < width; i++) out[j + i] = where[i];
+        }
     }
 }
 

@@ -7,15 +7,18 @@
 #define vec NAME(vec)
 #define loose NAME(loose)
 #define lanes_mask NAME(lanes_mask)
+#define lane_index NAME(lane_index) /* an integer as wide as a real */
 
 typedef real vec __attribute__((vector_size(VECTOR_BYTES)));
 /* The same where it lies in memory: NumPy promises the alignment of one number, not that of a vector. */
 typedef real loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 /* What comparing two vectors gives: an integer per lane, all bits 1 where true. */
 #if REAL_BYTES == 4
+typedef int32_t lane_index __attribute__((may_alias));
 typedef int32_t lanes_mask __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t NAME(indices) __attribute__((vector_size(16)));
 #else
+typedef int64_t lane_index __attribute__((may_alias));
 typedef int64_t lanes_mask __attribute__((vector_size(VECTOR_BYTES)));
 typedef int64_t NAME(indices) __attribute__((vector_size(16)));
 #endif
