@@ -6,12 +6,34 @@ optional, and `minidist._kernels` falls back to its NumPy twins and says so at t
 For work on the kernels: `python setup.py build_ext --inplace`.
 """
 
+import os
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools._distutils.ccompiler import new_compiler
+from setuptools._distutils.sysconfig import customize_compiler
 
 KERNELS = Path("minidist/_kernels")
 
+
+def openmp() -> list[str]:
+    """Return the flag that lets several threads multiply, if a small program can be built with it; else nothing."""
+    flag = ["-fopenmp"]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n")
+        try:
+            compiler = new_compiler()
+            customize_compiler(compiler)
+            objects = compiler.compile([str(source)], output_dir=os.sep, extra_postargs=flag)
+            compiler.link_executable(objects, str(Path(folder, "probe")), extra_postargs=flag)
+        except Exception:  # no compiler, or one without OpenMP (macOS): the kernels use one thread
+            return []
+    return flag
+
+
+OPENMP = openmp()
 compiled = Extension(
     "minidist._kernels.compiled",
     sources=[str(KERNELS / name) for name in ("compiled.pyx", "paths.c", "avx512.c", "avx2.c", "baseline.c")],
@@ -23,7 +45,9 @@ compiled = Extension(
         # would, also changes what sums, inf and nan mean.
         "-fno-math-errno",
         "-fno-trapping-math",
+        *OPENMP,
     ],
+    extra_link_args=OPENMP,
     optional=True,
 )
 

@@ -26,6 +26,7 @@ from minidist._kernels.reference import (
     has_reached,
     layer_norm,
     layer_norm_backward,
+    linear,
     log_sum_exp,
     matmul,
     max,
@@ -38,6 +39,7 @@ from minidist._kernels.reference import (
     sum,
     sum_into_all,
     sum_of_squares,
+    threads,
 )
 from minidist.errors import UserError
 
@@ -54,6 +56,7 @@ __all__ = [
     "has_reached",
     "layer_norm",
     "layer_norm_backward",
+    "linear",
     "log_sum_exp",
     "matmul",
     "max",
@@ -68,6 +71,7 @@ __all__ = [
     "sum",
     "sum_into_all",
     "sum_of_squares",
+    "threads",
     "use",
     "why_numpy",
 ]
@@ -116,3 +120,6 @@ def why_numpy() -> str | None:
 
 
 use(os.environ.get("MINIDIST_KERNELS") or available[0])
+_wanted = os.environ.get("OMP_NUM_THREADS", "")
+if _wanted.isdecimal() and int(_wanted) > 0:
+    threads(int(_wanted))

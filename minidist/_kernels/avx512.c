@@ -2,6 +2,7 @@
 #include "kernels.h"
 
 #if defined(__x86_64__)
+#include <immintrin.h>
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma"))), apply_to = function)
 #else
@@ -9,7 +10,9 @@
 #endif
 
 #define VECTOR_BYTES 64
-#define TILE_ROWS 12 /* 12 x 2 sums, 2 vectors of B and room for a number of A: 32 registers */
+#ifndef TILE_ROWS
+#define TILE_ROWS 14 /* 14 x 2 sums, 2 vectors of B and a number of A: 31 of 32 registers */
+#endif
 #define TILE_VECTORS 2
 #include "each_type.h"
 

@@ -54,9 +54,7 @@ def output(
     shape(operation, "out", out, expected, "the shape of the result")
     if not out.flags.writeable:
         raise ValueError(f"{operation}: out is read-only; give an array that may be written")
-    for name, x in inputs.items():
-        if overlap(out, x):
-            raise ValueError(f"{operation}: out overlaps {name}, which is still read; give other memory")
+    apart(operation, out, **inputs)
 
 
 def overlap(x: np.ndarray, y: np.ndarray) -> bool:
@@ -91,6 +89,33 @@ def product_shape(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
             f"matmul: leading dims do not broadcast, got shapes {a.shape} and {b.shape}"
         ) from None
     return (*leading, a.shape[-2], b.shape[-1])
+
+
+def apart(operation: str, out: Any, **inputs: np.ndarray) -> None:
+    """Refuse an `out` that overlaps an input (ValueError)."""
+    for name, x in inputs.items():
+        if isinstance(out, np.ndarray) and overlap(out, x):
+            raise ValueError(f"{operation}: out overlaps {name}, which is still read; give other memory")
+
+
+def bias(x: Any, weight: Any, bias: Any) -> None:
+    """Refuse a bias that is not one number per column of the weight, in the same dtype (TypeError, ValueError)."""
+    x, weight, bias = floats("linear", x=x, weight=weight, bias=bias)
+    shape("linear", "bias", bias, weight.shape[-1:], "one number per column of weight")
+
+
+def activation(name: str | None) -> int:
+    """Return the number that C knows an activation by (ValueError for one that there is none of)."""
+    if name not in (None, "relu", "gelu"):
+        raise ValueError(f"linear: there is no activation {name!r}; choose one of: None, 'relu', 'gelu'")
+    return (None, "relu", "gelu").index(name)
+
+
+def threads(n: int) -> int:
+    """Return a number of threads (ValueError below 1)."""
+    if n < 1:
+        raise ValueError(f"threads: got {n}, expected a number of threads from 1 up")
+    return n
 
 
 def axes(operation: str, axis: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:

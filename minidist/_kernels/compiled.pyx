@@ -16,7 +16,10 @@ from libc.stdint cimport int64_t, uintptr_t
 import numpy as np
 
 from minidist._kernels import checks
-from minidist._kernels.table cimport dim, heads, kernels, minidist_path_works, minidist_paths, path
+from minidist._kernels.table cimport (
+    dim, heads, kernels, minidist_has_threads, minidist_ladder_names, minidist_path_works, minidist_paths, path,
+    product,
+)
 
 cdef const kernels *chosen = NULL  # [0] for float32, [1] for float64
 
@@ -44,6 +47,7 @@ def select(str name):
 
 include "arrays.pxi"
 include "matmul.pxi"
+include "ladder.pxi"
 include "reductions.pxi"
 include "elementwise.pxi"
 include "rows.pxi"

@@ -23,9 +23,26 @@ struct heads {
     dim batch, head, row;
 };
 
+/* C = A B, or C += A B; then, where they are given, + bias along each row, and an activation. */
+struct product {
+    dim m, n, k; /* C is m x n, A is m x k, B is k x n */
+    const void *a;
+    dim a_row, a_col; /* strides: from row to row, from column to column */
+    const void *b;
+    dim b_row, b_col;
+    void *c;
+    dim c_row; /* the numbers of a row of C are neighbours */
+    int accumulate;
+    const void *bias; /* n numbers, or NULL */
+    int activation;
+};
+enum activation { NONE, RELU, GELU };
+
 struct kernels {
-    int (*matmul)(dim m, dim n, dim k, const void *a, dim a_row, dim a_col, const void *b, dim b_row, dim b_col,
-                  void *c, dim c_row, int accumulate);
+    int (*matmul)(const struct product *x, int threads); /* 0, or -1 when there is no memory to pack into */
+
+    /* ladder.h: seven ways to multiply, slowest first */
+    void (*ladder[7])(dim m, dim n, dim k, const float *a, const float *b, float *c); /* float32 only */
 
     /* over the middle dim of x (outer, count, inner) */
     void (*sum)(dim outer, dim count, dim inner, const void *x, void *out, int add);
@@ -72,6 +89,8 @@ struct path {
 extern const struct path minidist_paths[]; /* best first; the last has no name */
 int minidist_path_works(const struct path *path);
 
+extern const char *const minidist_ladder_names[];
+extern const int minidist_has_threads; /* built with OpenMP */
 extern const struct kernels minidist_avx512[2], minidist_avx2[2], minidist_baseline[2];
 
 #define MIN(x, y) ((x) < (y) ? (x) : (y))

@@ -1,9 +1,12 @@
 # The matrix product: strides for two dims go to C, leading dims are a loop here.
 
 
-cdef int multiply(Array *a, Array *b, Array *c, dim batch, int accumulate) noexcept nogil:
+cdef int multiply(Array *a, Array *b, Array *c, dim batch, product *x) noexcept nogil:
     """Multiply each pair of matrices; the leading dims of a and b count with stride 0 where they are broadcast."""
-    cdef dim m = a.shape[a.ndim - 2], k = a.shape[a.ndim - 1], n = b.shape[b.ndim - 1]
+    x.m, x.k, x.n = a.shape[a.ndim - 2], a.shape[a.ndim - 1], b.shape[b.ndim - 1]
+    x.a_row, x.a_col = a.strides[a.ndim - 2], a.strides[a.ndim - 1]
+    x.b_row, x.b_col = b.strides[b.ndim - 2], b.strides[b.ndim - 1]
+    x.c_row = c.strides[c.ndim - 2]
     cdef dim item = 8 if c.type else 4, leading = c.ndim - 2, index, rest, at, i, j, a_at, b_at, c_at
     for index in range(batch):
         a_at = b_at = c_at = 0
@@ -16,12 +19,8 @@ cdef int multiply(Array *a, Array *b, Array *c, dim batch, int accumulate) noexc
             if j >= 0 and a.shape[j] > 1: a_at += at * a.strides[j]
             j = i - (c.ndim - b.ndim)
             if j >= 0 and b.shape[j] > 1: b_at += at * b.strides[j]
-        if chosen[c.type].matmul(
-            m, n, k,
-            a.data + a_at * item, a.strides[a.ndim - 2], a.strides[a.ndim - 1],
-            b.data + b_at * item, b.strides[b.ndim - 2], b.strides[b.ndim - 1],
-            c.data + c_at * item, c.strides[c.ndim - 2], accumulate,
-        ):
+        x.a, x.b, x.c = a.data + a_at * item, b.data + b_at * item, c.data + c_at * item
+        if chosen[c.type].matmul(x, threads_wanted):
             return -1
     return 0
 
@@ -58,34 +57,70 @@ cdef void swap(Array *a) noexcept:
     a.strides[i], a.strides[i + 1] = a.strides[i + 1], a.strides[i]
 
 
+cdef int threads_wanted = 1
+
+
+def threads(n=None):
+    """Set how many threads a large product may use (see reference.threads); return how many it was."""
+    global threads_wanted
+    before = threads_wanted
+    if n is not None:
+        threads_wanted = checks.threads(n) if minidist_has_threads else 1
+    return before
+
+
 def matmul(a, b, out=None, bint accumulate=False):
     """Multiply matrices, see reference.matmul."""
+    cdef product x
+    x.accumulate, x.bias, x.activation = accumulate, NULL, 0
+    return run_product("matmul", a, b, out, &x, None, NULL)
+
+
+def linear(x, weight, bias=None, activation=None, out=None):
+    """Multiply, add a bias and bend in one pass, see reference.linear."""
+    cdef product one
+    cdef Array each
+    one.accumulate, one.bias, one.activation = 0, NULL, checks.activation(activation)
+    if bias is not None:
+        bias = take_rows("linear", "bias", bias, &each)
+        one.bias = each.data
+    return run_product("linear", x, weight, out, &one, bias, &each)
+
+
+cdef object run_product(str operation, a, b, out, product *x, bias, Array *added):
+    """Check and describe the arrays, make the result, multiply."""
     cdef Array left, right, result
     cdef dim i, left_step, step, batch = 1
     cdef int failed
-    cdef bint fit
+    cdef bint fit, plain = x.bias == NULL and x.activation == 0
     cdef char *data
-    a = take("matmul", "a", a, &left)
-    b = take("matmul", "b", b, &right)
+    a = take(operation, "a", a, &left)
+    b = take(operation, "b", b, &right)
     if left.type != right.type:
-        checks.floats("matmul", a=a, b=b)
+        checks.floats(operation, a=a, b=b)
     if left.ndim == 2 and right.ndim == 2 and left.shape[1] == right.shape[0]:
         shape = (left.shape[0], right.shape[1])
     else:
         shape = checks.product_shape(a, b)
 
+    if added != NULL and bias is not None:
+        if added.type != left.type or added.ndim != 1 or added.shape[0] != right.shape[right.ndim - 1]:
+            checks.bias(a, b, bias)
+        if out is not None:
+            checks.apart(operation, out, bias=bias)
+
     if out is None:
-        if accumulate:
-            checks.needs_out("matmul", out, accumulate)
+        if x.accumulate:
+            checks.needs_out(operation, out, x.accumulate)
         target = out = new(shape, left.type, &data)
         look(target, &result)
     else:
         fit = fits(out, &result, left.type, shape)
         if not (fit and apart(&result, &left) and apart(&result, &right)):
-            checks.output("matmul", out, shape, a.dtype, {"a": a, "b": b})
+            checks.output(operation, out, shape, a.dtype, {"a": a, "b": b})
         target = out
         if not (fit and result.strides[result.ndim - 1] == 1):
-            if fit and result.ndim == 2 and left.ndim == 2 and right.ndim == 2 and result.strides[0] == 1:
+            if plain and fit and result.ndim == 2 and left.ndim == 2 and right.ndim == 2 and result.strides[0] == 1:
                 swap(&left)  # out.T = b.T @ a.T, and the rows of out.T are contiguous
                 swap(&right)
                 swap(&result)
@@ -100,9 +135,9 @@ def matmul(a, b, out=None, bint accumulate=False):
     for i in range(result.ndim - 2):
         batch *= result.shape[i]
     with nogil:
-        failed = multiply(&left, &right, &result, batch, accumulate)
+        failed = multiply(&left, &right, &result, batch, x)
     if failed:
-        raise MemoryError("matmul: no memory to pack the matrices into")
+        raise MemoryError(f"{operation}: no memory to pack the matrices into")
     if target is not out:
         out[...] = target
     return out

@@ -1,6 +1,15 @@
 /* Which instruction sets this build knows, and which of them this processor has. */
 #include "kernels.h"
 
+#ifdef _OPENMP
+const int minidist_has_threads = 1;
+#else
+const int minidist_has_threads = 0;
+#endif
+
+const char *const minidist_ladder_names[] = {
+    "naive", "reordered", "blocked", "packed", "register-tiled", "vectorised", "threaded", NULL};
+
 const struct path minidist_paths[] = {
 #if defined(__x86_64__)
     {"avx512", minidist_avx512},

@@ -42,6 +42,33 @@ def matmul(a: Any, b: Any, out: np.ndarray | None = None, accumulate: bool = Fal
     return out
 
 
+def linear(
+    x: Any,
+    weight: Any,
+    bias: np.ndarray | None = None,
+    activation: str | None = None,
+    out: np.ndarray | None = None,
+) -> np.ndarray:
+    """Compute activation(x @ weight + bias): (..., k) @ (k, n) + (n,) -> (..., n); activation: "relu", "gelu", None."""
+    bend = (None, relu, gelu)[checks.activation(activation)]
+    if bias is not None:
+        checks.bias(x, weight, bias)
+        checks.apart("linear", out, bias=bias)
+    y = matmul(x, weight, out)
+    if bias is not None:
+        y += bias
+    if bend is not None:
+        y[...] = bend(y)
+    return y
+
+
+def threads(n: int | None = None) -> int:
+    """Set how many threads a large product may use; return how many it was. NumPy's own library decides here: 1."""
+    if n is not None:
+        checks.threads(n)
+    return 1
+
+
 def sum(  # the kernels carry NumPy's names
     x: Any, axis: Axes = None, keepdims: bool = False, out: np.ndarray | None = None, accumulate: bool = False
 ) -> np.ndarray:

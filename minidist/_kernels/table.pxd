@@ -9,10 +9,24 @@ cdef extern from "kernels.h":
         void *data
         dim batch, head, row
 
+    struct product:
+        dim m, n, k
+        const void *a
+        dim a_row, a_col
+        const void *b
+        dim b_row, b_col
+        void *c
+        dim c_row
+        int accumulate
+        const void *bias
+        int activation
+
+    const char *minidist_ladder_names[1]
+    const int minidist_has_threads
+
     struct kernels:
-        int (*matmul)(
-            dim m, dim n, dim k, const void *a, dim a_row, dim a_col, const void *b, dim b_row, dim b_col,
-            void *c, dim c_row, int accumulate) noexcept nogil
+        int (*matmul)(const product *x, int threads) noexcept nogil
+        void (*ladder[7])(dim m, dim n, dim k, const float *a, const float *b, float *c) noexcept nogil
 
         void (*sum)(dim outer, dim count, dim inner, const void *x, void *out, int add) noexcept nogil
         void (*max)(dim outer, dim count, dim inner, const void *x, void *out) noexcept nogil

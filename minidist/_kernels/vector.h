@@ -41,6 +41,15 @@ static inline void copy_part(real *to, const real *from, dim count)
     if (LANES > 2 && count & 2) { memcpy(to, from, 2 * sizeof(real)); to += 2; from += 2; }
     if (count & 1) { memcpy(to, from, sizeof(real)); }
 }
+#if VECTOR_BYTES == 64 /* AVX-512 can leave out lanes by a mask */
+#if REAL_BYTES == 4
+static inline vec load_part(const real *x, dim count) { return (vec)_mm512_maskz_loadu_ps((1u << count) - 1, x); }
+static inline void store_part(real *x, vec v, dim count) { _mm512_mask_storeu_ps(x, (1u << count) - 1, (__m512)v); }
+#else
+static inline vec load_part(const real *x, dim count) { return (vec)_mm512_maskz_loadu_pd((1u << count) - 1, x); }
+static inline void store_part(real *x, vec v, dim count) { _mm512_mask_storeu_pd(x, (1u << count) - 1, (__m512d)v); }
+#endif
+#else
 static inline vec load_part(const real *x, dim count)
 {
     vec v = {0};
@@ -48,6 +57,7 @@ static inline vec load_part(const real *x, dim count)
     return v;
 }
 static inline void store_part(real *x, vec v, dim count) { copy_part(x, (const real *)&v, count); }
+#endif
 
 /* Turn a square of 4 x 4 float32 (2 x 2 float64) on its diagonal: rows `step` apart become columns. Vectors of 16 bytes,
  * which every path has: shuffles within 16 bytes are cheap everywhere. */

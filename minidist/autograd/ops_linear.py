@@ -54,8 +54,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
         *stack, width = x.shape
         return reshape(linear(reshape(x, (prod(stack), width)), weight, bias), (*stack, bias.size))
     x_saved, weight_saved = keep(x), keep(weight)
-    y = kernels.matmul(x.data, weight.data)  # (rows, n)
-    y += _fitting(bias, y.shape[1])
+    y = kernels.linear(x.data, weight.data, _fitting(bias, weight.shape[-1]))  # (rows, n)
 
     def to_x(g: Array) -> Array:
         return kernels.matmul(g, weight_saved().T)
