@@ -25,13 +25,21 @@ from collections.abc import Iterator
 import numpy as np
 import threadpoolctl
 
-import minidist
-from minidist import doctor_findings as judge
-from minidist.comm.world import launcher_facts, mpiexec_beside_python
-from minidist.doctor_findings import Finding, Mpi, Trial
-from minidist.errors import UserError
-from minidist.launch import mpiexec as launching
-from minidist.machine import core_count
+# A kernel path that is not there is refused when the kernels are loaded, and so by all that needs them. Here it is a
+# finding like others: the kernels are loaded without it, and `look_at_kernels` asks for it.
+ASKED_PATH = os.environ.pop("MINIDIST_KERNELS", "")
+
+import minidist  # noqa: E402
+from minidist import _kernels as kernels  # noqa: E402
+from minidist import doctor_findings as judge  # noqa: E402
+from minidist.comm.world import launcher_facts, mpiexec_beside_python  # noqa: E402
+from minidist.doctor_findings import Finding, Mpi, Trial  # noqa: E402
+from minidist.errors import UserError  # noqa: E402
+from minidist.launch import mpiexec as launching  # noqa: E402
+from minidist.machine import core_count  # noqa: E402
+
+if ASKED_PATH:
+    os.environ["MINIDIST_KERNELS"] = ASKED_PATH
 
 SECONDS_FOR_MPI = 30.0  # two ranks on a cold and busy machine start well within this
 
@@ -89,9 +97,10 @@ def examine() -> Iterator[Finding]:
 
 
 def look_at_kernels() -> Finding:
-    """Load the kernels, which fails where MINIDIST_KERNELS names a path that this machine does not have."""
+    """Switch to the kernels that MINIDIST_KERNELS names, which this machine may not have."""
     try:
-        from minidist import _kernels as kernels
+        if ASKED_PATH:
+            kernels.use(ASKED_PATH)
     except UserError as refusal:
         return Finding("kernels", str(refusal), "`unset MINIDIST_KERNELS`, or let it name one of those")
     return judge.judge_kernels(kernels.path, kernels.available, kernels.why_numpy(), look_for_compiler())
