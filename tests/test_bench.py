@@ -8,7 +8,7 @@ import pytest
 
 from minidist import _kernels as kernels
 from minidist.bench import __main__ as bench
-from minidist.bench import comm, in_numpy, measure, roofline, step
+from minidist.bench import comm, in_numpy, ladder, measure, roofline, step
 from minidist.bench import kernels as kernel_suite
 from minidist.bench.kernels import random
 from minidist.bench.processor import Processor
@@ -205,6 +205,22 @@ def test_the_command_prints_rows_and_writes_them(short, tmp_path, capsys):
     assert "NumPy by hand" in printed
     assert "import minidist: 0.100 s" in printed
     assert "memory: at most" in printed
+
+
+def test_the_ladder_is_climbed_step_by_step(short, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ladder, "STEPS", (("naive", np.matmul), ("threaded", np.matmul)))
+    monkeypatch.setattr(ladder, "SQUARES", (4, 5))
+    path = tmp_path / "rows.json"
+    assert bench.main(["--ladder", "--quick", "--json", str(path)]) == 0
+    rows = [(r["name"], r["shape"]) for r in json.loads(path.read_text())]
+    assert rows == [(name, [n] * 3) for n in (4, 5) for name in ("naive", "threaded")]
+    capsys.readouterr()
+
+
+def test_without_a_compiler_there_is_no_ladder_and_that_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(ladder, "STEPS", ())
+    assert bench.main(["--ladder"]) == 2
+    assert "that needs a C compiler: python -m minidist.doctor" in capsys.readouterr().err
 
 
 def test_one_suite_can_be_asked_for(short, tmp_path, capsys):

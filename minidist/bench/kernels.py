@@ -58,6 +58,7 @@ def cases(quick: bool) -> Iterator[Case]:
     squares = SQUARES[:-2] if quick else SQUARES
     for m, k, n in LAYERS[every]:
         yield from products(m, k, n, "float32")
+        yield layer(m, k, n)
     for n in squares:
         yield from products(n, n, n, "float32")
     for n in squares[2:]:
@@ -92,6 +93,21 @@ def product(name: str, a: np.ndarray, b: np.ndarray) -> Case:
         2.0 * a.size * b.shape[1],
         out.itemsize * (a.size + b.size + out.size),
     )
+
+
+def layer(m: int, k: int, n: int) -> Case:
+    """Give the forward pass of a hidden layer at once: product, bias and ReLU."""
+    x, w, bias = random(m, k), random(k, n), random(n)
+    out, theirs = np.empty((m, n), np.float32), np.empty((m, n), np.float32)
+
+    def in_three_calls() -> None:
+        np.matmul(x, w, out=theirs)
+        np.add(theirs, bias, out=theirs)
+        np.maximum(theirs, 0, out=theirs)
+
+    flops, nbytes = 2.0 * m * k * n + 2 * m * n, 4.0 * (m * k + k * n + n + m * n)
+    ours = partial(kernels.linear, x, w, bias, "relu", out)
+    return Case("linear with relu", (m, k, n), "float32", ours, {"NumPy": in_three_calls}, flops, nbytes)
 
 
 def fused(n: int, d: int) -> Iterator[Case]:

@@ -23,11 +23,12 @@ from minidist.errors import UserError
 # Okabe & Ito's colours, which the colour-blind tell apart; the shapes differ too.
 KINDS = {
     "matmul": ("matrix products", "#0072B2", "o"),
+    "linear": ("product, bias and ReLU", "#56B4E9", "h"),
     "causal_attention": ("attention", "#CC79A7", "*"),
     "gelu": ("GELU", "#D55E00", "s"),
     "layer_norm": ("layer norm", "#009E73", "D"),
     "cross_entropy": ("cross entropy", "#E69F00", "^"),
-    "softmax": ("softmax", "#56B4E9", "v"),
+    "softmax": ("softmax", "#F0E442", "v"),
     "adamw": ("AdamW", "#000000", "P"),
     "sgd": ("SGD", "#000000", "X"),
     "sum": ("sum", "#999999", "<"),
