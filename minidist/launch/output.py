@@ -37,6 +37,9 @@ class OutputOfRanks(io.TextIOBase):
         self.mine.text = ""
         self.beside.flush()
 
+    def close(self) -> None:
+        """Leave `beside` alone: Python closes this when it is freed, and `beside`, not ours, may be closed by then."""
+
     def end(self) -> None:
         """Hand on the last line of this thread, which may lack its end."""
         if self.mine.text:

@@ -1,5 +1,7 @@
 """`minidist.launch` as it is called from a script, a notebook or a test."""
 
+import gc
+import io
 import os
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from minidist import LaunchTimeout, RankFailed, launch
 from minidist.comm import world
 from minidist.errors import UserError
 from minidist.launch import mpiexec
+from minidist.launch.output import OutputOfRanks
 
 on_both = pytest.mark.parametrize("transport", ["threads", "mpi"])
 
@@ -153,3 +156,11 @@ def test_nothing_is_left_after_a_rank_was_killed(capsys):
     survivor, in_directory = capsys.readouterr().out.split()[-2:]
     assert int(survivor) not in [pid for pid, _, _ in mpiexec.processes()]
     assert not Path(in_directory).parent.exists()
+
+
+def test_the_output_of_ranks_that_were_threads_is_freed_in_silence_when_stdout_has_been_closed():
+    beside = io.StringIO()
+    output = OutputOfRanks(lambda rank, line: None, beside)
+    beside.close()
+    del output  # Python closes it; a complaint here is an error, as every warning is
+    gc.collect()
