@@ -14,18 +14,7 @@ from minidist.errors import UserError
 from minidist.launch.mpiexec import find_mpiexec
 from minidist.train_report import check_writable, write_json
 
-REFERENCE = [
-    "--dtype",
-    "float64",
-    "--optimizer",
-    "sgd",
-    "--momentum",
-    "0.9",
-    "--steps",
-    "20",
-    "--batch",
-    "50",
-]
+REFERENCE = ["--dtype", "float64", "--optimizer", "sgd", "--momentum", "0.9", "--steps", "20"]
 
 
 def start(ranks: int, *options: str) -> subprocess.CompletedProcess[str]:
@@ -50,6 +39,10 @@ def test_histories_equal_those_of_one_process(
     tmp_path: Path, model: str, batch: int, ranks: int, pieces: int
 ) -> None:
     options = [*REFERENCE, "--model", model, "--batch", str(batch)]
+    if model == "gpt":  # a short text, because the accuracy is computed over a tenth of it
+        text = tmp_path / "text.txt"
+        text.write_text("All work and no play makes a dull text to learn from. " * 400)
+        options += ["--data-dir", str(text)]
     one = result_of(tmp_path / "one.json", 0, *options)
     many = result_of(tmp_path / "many.json", ranks, *options, "--accumulate", str(pieces))
     assert (one["world_size"], many["world_size"]) == (1, ranks)

@@ -161,8 +161,17 @@ def references(name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-@pytest.mark.ranks(1, 2, 3, 4)
+@pytest.mark.ranks(1, 2, 3, 4, transports=("threads",))
 def test_training_equals_one_process(comm: Communicator, name: str, references: list[dict[str, Any]]) -> None:
+    for case, reference in zip(CASES, references, strict=True):
+        assert_equal(train(comm, name, **case), reference)
+
+
+@pytest.mark.parametrize("name", ["mlp", "tied", "sometimes unused"])
+@pytest.mark.ranks(2, 3, 4, transports=("mpi",))
+def test_training_on_mpi_equals_one_process(
+    comm: Communicator, name: str, references: list[dict[str, Any]]
+) -> None:
     for case, reference in zip(CASES, references, strict=True):
         assert_equal(train(comm, name, **case), reference)
 
