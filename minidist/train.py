@@ -97,6 +97,7 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
         "communication": waited / seconds,
         "messages_sent": by_purpose(sent[:, :, 0]),
         "bytes_sent": by_purpose(sent[:, :, 1]),
+        "shared_memory": sync.shared,
         "parameters_sha256": fingerprint(model),
         "sample": sample(model, options) if comm.rank == 0 and options.sample else None,
     }

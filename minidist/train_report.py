@@ -99,6 +99,10 @@ def closing_table(result: dict[str, Any], unit: str) -> str:
         ):
             cells = [f"{messages.get(p, 0):,} messages, {_size(sent.get(p, 0))}" for p in purposes]
             lines.append(f"  rank {rank:<9}" + "".join(f"{cell:>26}" for cell in cells))
+    if result["shared_memory"]:
+        lines.append(
+            "  (gradients lie in memory that all ranks see: each read or write of another's part counts as sent)"
+        )
     advice = _advice(result, size, cores)
     return "\n".join([*lines, *(["", advice] if advice else [])])
 

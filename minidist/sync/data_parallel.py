@@ -65,6 +65,7 @@ class DataParallel(Sync):
         self.buckets = cut_into_buckets(groups, bytes_per_bucket)
         self._ready: set[int] = set()  # indices of buckets that are final but not launched
         self._requests: list[Request] = []
+        self.shared = False  # whether the gradients live in memory that all ranks see
         if shared_memory is not False and comm.size > 1:
             self._share_gradients(groups, required=bool(shared_memory))
         for group in groups:  # replicas start equal, whatever each of them was built from
@@ -77,6 +78,7 @@ class DataParallel(Sync):
             for group in groups:
                 if group.gradients is not None:
                     group.move_gradients(self.comm.allocate_shared(group.gradients.size, group.dtype))
+            self.shared = True
         except NotShared as error:
             if required:
                 raise
