@@ -12,9 +12,10 @@ from minidist.errors import UserError
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess:
+    inherited = {name: value for name, value in os.environ.items() if name != "MINIDIST_KERNELS"}
     return subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, **environment},
+        env={**inherited, **environment},
         capture_output=True,
         text=True,
         timeout=60,
