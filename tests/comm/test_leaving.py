@@ -236,6 +236,18 @@ print("here")
     assert "ValueError: only the child" in said
 
 
+def start_three(script):
+    """Run a script on three ranks, just as it stands."""
+    return subprocess.run(
+        [MPIEXEC, "-n", "3", sys.executable, str(script)],
+        env=mpiexec.environment(script.parent),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+    )
+
+
 @pytest.mark.parametrize(
     ("leave", "words"),
     [
@@ -258,14 +270,7 @@ def test_a_rank_that_leaves_before_mpi_is_up_ends_the_job(tmp_path, leave, words
         "from minidist.comm import world\n"
         "world().barrier()\n"
     )
-    done = subprocess.run(
-        [MPIEXEC, "-n", "3", sys.executable, str(script)],
-        env=mpiexec.environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        stdin=subprocess.DEVNULL,
-    )
+    done = start_three(script)
     assert done.returncode != 0
     assert done.stderr.count(words) == 1
 
@@ -282,14 +287,7 @@ def test_a_rank_that_leaves_while_mpi_starts_ends_the_job(tmp_path, leave):
         "    leaving.install = interrupted  # MPI has just started\n"
         "world().barrier()\n"
     )
-    done = subprocess.run(
-        [MPIEXEC, "-n", "3", sys.executable, str(script)],
-        env=mpiexec.environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        stdin=subprocess.DEVNULL,
-    )
+    done = start_three(script)
     assert done.returncode != 0
     assert done.stderr.count("[rank 1] left while MPI was starting") == 1
 
