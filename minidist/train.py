@@ -18,15 +18,15 @@ import numpy as np
 
 from minidist import _kernels as kernels
 from minidist import data
-from minidist.autograd import Tensor, no_grad, ops
-from minidist.comm import PURPOSES, Communicator, world
+from minidist.autograd import no_grad
+from minidist.comm import PURPOSES, Communicator, Mesh, world
 from minidist.data import Dataset, loader
 from minidist.errors import UserError
 from minidist.machine import core_count
 from minidist.models import CNN, GPT, MLP
 from minidist.nn import Group, Module, flatten
 from minidist.optim import SGD, AdamW, Optimizer
-from minidist.split.replica import Batch
+from minidist.split.replica import Batch, whole_loss
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
 from minidist.train_options import parse
@@ -48,8 +48,8 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     model = build_model(options, dataset)
     groups = flatten(model)
     optimizer = build_optimizer(options, groups)
-    sync = DataParallel(comm, groups, optimizer, options.clip_norm)
-    replica = Whole(model, loss_of_sum, sync, options.accumulate)
+    sync = DataParallel(Mesh(comm, data=comm.size), groups, optimizer, options.clip_norm)
+    replica = Whole(model, whole_loss, sync, options.accumulate)
 
     n = len(dataset.train_inputs)
     targets = dataset.train_labels[0].size  # per example: 1, or one for each position of a text
@@ -157,11 +157,6 @@ def build_optimizer(options: argparse.Namespace, groups: Sequence[Group]) -> Opt
     if options.optimizer == "sgd":
         return SGD(groups, options.lr, options.momentum, options.weight_decay)
     return AdamW(groups, options.lr, weight_decay=options.weight_decay)
-
-
-def loss_of_sum(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
-    """Sum the cross entropies of all targets and divide by `count`, that of the global batch."""
-    return ops.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1), count)
 
 
 def as_model_input(inputs: np.ndarray, dtype: str) -> np.ndarray:

@@ -36,11 +36,22 @@ class Parameter(Tensor):
         backward that would read another version than its forward did is refused, quoting both lines.
     updated_at: the line of the user's program that updated them last.
     watch: is told when the weights are about to be read and when that is over; None, or a `Watch`.
+    placement: what part of the whole model's parameter this is (minidist/nn/placement.py); None: all of it.
     grad_written: whether this step has contributed to the gradient yet. The first contribution is *written*,
         later ones are added, so nobody has to fill gradients with zeros between steps.
     """
 
-    __slots__ = ("_updated_at", "array", "bound", "grad_written", "gradient", "name", "version", "watch")
+    __slots__ = (
+        "_updated_at",
+        "array",
+        "bound",
+        "grad_written",
+        "gradient",
+        "name",
+        "placement",
+        "version",
+        "watch",
+    )
 
     def __init__(self, data: Any, requires_grad: bool = True, name: str = "") -> None:
         array = as_array(data)
@@ -59,6 +70,7 @@ class Parameter(Tensor):
         self.version = 0
         self._updated_at: source.Line | None = None
         self.watch: Watch | None = None
+        self.placement: Any = None
 
     # ---- weights
 

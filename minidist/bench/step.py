@@ -19,7 +19,7 @@ import numpy as np
 from minidist.autograd import Tensor, ops
 from minidist.bench.kernels import random
 from minidist.bench.measure import Case
-from minidist.comm import Communicator, world
+from minidist.comm import Communicator, Mesh, world
 from minidist.models import GPT, MLP
 from minidist.nn import Module, flatten
 from minidist.optim import SGD, AdamW
@@ -151,7 +151,7 @@ def our_step(work: Work, comm: Communicator) -> Callable[[], float]:
     model = work.model()
     groups = flatten(model)
     optimizer = SGD(groups, LR["sgd"]) if isinstance(work, Mlp) else AdamW(groups, LR["adamw"])
-    sync = DataParallel(comm, groups, optimizer)
+    sync = DataParallel(Mesh(comm, data=comm.size), groups, optimizer)
     replica = Whole(model, mean_loss, sync)
     inputs, labels = work.data()
     share = slice(comm.rank, None, comm.size)

@@ -6,6 +6,9 @@
 
 The last axis changes fastest, as in a C-ordered array. `mesh.comm("data")` joins the ranks that differ in `data`
 alone: {0, 2} and {1, 3}; `mesh.comm("data", "pipe")` those that differ in either, which here are all four.
+
+Part of an axis can have a name too: `mesh.name_part("ends", "pipe", (0, 3))` makes `mesh.comm("ends")` join the first
+and the last of four stages, and `mesh.comm("data", "ends")` these of all replicas: those who share a tied weight.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ class Mesh:
         self.everyone, self.axes = comm, dict(axes)
         self.coordinates = coordinates(comm.rank, axes)
         self._comms: dict[tuple[str, ...], Communicator] = {}
+        self._parts: dict[str, tuple[str, tuple[int, ...]]] = {}  # name -> axis, places along it
         for axis in axes:
             self.comm(axis)
 
@@ -44,13 +48,19 @@ class Mesh:
     def comm(self, *axes: str) -> Communicator:
         """Give the communicator of the ranks that differ from this one along `axes` alone.
 
-        The first call for several axes is a collective over the whole mesh.
+        The first call for several axes is a collective over the whole mesh. Axes that join all ranks are the mesh's own
+        communicator.
         """
         self._check(axes)
-        axes = tuple(axis for axis in self.axes if axis in axes)  # in the mesh's order, as the ranks are
+        known = (*self.axes, *self._parts)
+        axes = tuple(axis for axis in known if axis in axes)  # in the mesh's order, as the ranks are
         if axes not in self._comms:
             name = "+".join(axes)
-            if math.prod(self.axes[axis] for axis in axes) == 1:
+            if any(axis in self._parts for axis in axes):
+                self._comms[axes] = self._join_part(axes, name)
+            elif math.prod(self.axes[axis] for axis in axes) == self.everyone.size:
+                self._comms[axes] = self.everyone
+            elif math.prod(self.axes[axis] for axis in axes) == 1:
                 self._comms[axes] = self.everyone.alone(name)
             else:
                 new = self.everyone.split(group_number(self.everyone.rank, self.axes, axes), name=name)
@@ -58,9 +68,25 @@ class Mesh:
                 self._comms[axes] = new
         return self._comms[axes]
 
+    def name_part(self, name: str, axis: str, places: tuple[int, ...]) -> None:
+        """Let `name` stand for these places along an axis, in `comm`. Every rank must name the same parts."""
+        self._check((axis,))
+        if self._parts.setdefault(name, (axis, places)) != (axis, places) or name in self.axes:
+            raise ValueError(f"{name!r} already stands for something else in {self}: take another name")
+
+    def _join_part(self, axes: tuple[str, ...], name: str) -> Communicator:
+        """Join the ranks of a part, over all the other axes named; who is not in it is alone."""
+        joined, inside = [], True
+        for axis in axes:
+            whole, places = self._parts.get(axis, (axis, tuple(range(self.axes.get(axis, 0)))))
+            joined.append(whole)
+            inside = inside and self.coordinates[whole] in places
+        color = group_number(self.everyone.rank, self.axes, tuple(joined)) if inside else None
+        return self.everyone.split(color, name=name) or self.everyone.alone(name)
+
     def _check(self, axes: tuple[str, ...]) -> None:
         for axis in axes:
-            if axis not in self.axes:
+            if axis not in self.axes and axis not in self._parts:
                 raise ValueError(
                     f"axis {axis!r} is not in {self}: expected one of {', '.join(map(repr, self.axes))}"
                 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minidist.autograd import Tensor, ops
-from minidist.nn import Conv2d, Linear, Module
+from minidist.nn import Conv2d, Linear, Module, Piece
 
 
 class CNN(Module):
@@ -19,7 +19,7 @@ class CNN(Module):
         image: tuple[int, int, int],  # channels, height, width
         classes: int,
         channels: tuple[int, int] = (16, 32),
-        seed: int = 0,
+        seed: int | None = 0,
         dtype: Any = np.float32,
     ) -> None:
         depth, height, width = image
@@ -29,7 +29,20 @@ class CNN(Module):
         self.initialize(seed, dtype)
 
     def forward(self, images: np.ndarray) -> Tensor:
-        x = ops.relu(self.first(Tensor(images)))  # (n, channels[0], height, width)
-        x = ops.relu(self.second(x))  # (n, channels[1], height, width)
-        x = ops.max_pool2d(x, 2)  # (n, channels[1], height / 2, width / 2)
-        return self.head(x.reshape(len(images), -1))  # (n, classes)
+        return self.classify(self.middle(self.begin(images)))
+
+    def pieces(self) -> list[Piece]:
+        return [
+            Piece(self.begin, (self.first,)),
+            Piece(self.middle, (self.second,)),
+            Piece(self.classify, (self.head,)),
+        ]
+
+    def begin(self, images: np.ndarray) -> Tensor:
+        return ops.relu(self.first(Tensor(images)))  # (n, channels[0], height, width)
+
+    def middle(self, x: Tensor) -> Tensor:
+        return ops.max_pool2d(ops.relu(self.second(x)), 2)  # (n, channels[1], height / 2, width / 2)
+
+    def classify(self, x: Tensor) -> Tensor:
+        return self.head(x.reshape(len(x), -1))  # (n, classes)

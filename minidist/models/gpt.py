@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minidist.autograd import Tensor, no_grad, ops
-from minidist.nn import CausalSelfAttention, Embedding, LayerNorm, Linear, Module
+from minidist.nn import CausalSelfAttention, Embedding, LayerNorm, Linear, Module, Piece
 from minidist.random import uniform
 
 
@@ -44,7 +44,7 @@ class GPT(Module):
         layers: int = 4,
         width: int = 128,
         heads: int = 4,
-        seed: int = 0,
+        seed: int | None = 0,
         dtype: Any = np.float32,
     ) -> None:
         self.time = time
@@ -58,10 +58,26 @@ class GPT(Module):
         self.initialize(seed, dtype)
 
     def forward(self, tokens: np.ndarray) -> Tensor:
-        x = self.tokens(tokens) + self.positions(np.arange(tokens.shape[1]))  # (batch, time, width)
-        for block in self.blocks:
-            x = block(x)
-        return self.norm(x) @ self.tokens.weight.T  # (batch, time, vocabulary)
+        x: Any = tokens
+        for piece in self.pieces():
+            x = piece.run(x)
+        return x  # (batch, time, vocabulary)
+
+    def pieces(self) -> list[Piece]:
+        blocks = [Piece(block, (block,)) for block in self.blocks]
+        return [
+            Piece(self.embed, (self.tokens, self.positions)),
+            *blocks,
+            Piece(self.head, (self.norm, self.tokens)),
+        ]
+
+    def embed(self, tokens: np.ndarray) -> Tensor:
+        """Look up what stands for each token and for its place: (batch, time) -> (batch, time, width)."""
+        return self.tokens(tokens) + self.positions(np.arange(tokens.shape[1]))
+
+    def head(self, x: Tensor) -> Tensor:
+        """Compare with every token's embedding: (batch, time, width) -> (batch, time, vocabulary)."""
+        return self.norm(x) @ self.tokens.weight.T
 
     def sample(self, prompt: np.ndarray, length: int, seed: int = 0, temperature: float = 0.8) -> np.ndarray:
         """Continue `prompt` (at least one token, 1-d) by `length` tokens, each drawn from the model's distribution."""

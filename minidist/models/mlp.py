@@ -3,13 +3,14 @@
 Read next: `cnn.py`.
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from minidist.autograd import Tensor, ops
-from minidist.nn import Linear, Module
+from minidist.nn import Linear, Module, Piece
 
 
 class MLP(Module):
@@ -18,12 +19,22 @@ class MLP(Module):
     sizes: the width of the input, of each hidden layer, and of the output, e.g. [64, 128, 64, 10].
     """
 
-    def __init__(self, sizes: list[int], seed: int = 0, dtype: Any = np.float32) -> None:
+    def __init__(self, sizes: list[int], seed: int | None = 0, dtype: Any = np.float32) -> None:
         self.layers = [Linear(fan_in, fan_out) for fan_in, fan_out in pairwise(sizes)]
         self.initialize(seed, dtype)
 
     def forward(self, images: np.ndarray) -> Tensor:
-        x = Tensor(images.reshape(len(images), -1))  # (n, sizes[0])
-        for layer in self.layers[:-1]:
-            x = ops.relu(layer(x))
-        return self.layers[-1](x)  # (n, classes)
+        x: Any = images
+        for piece in self.pieces():
+            x = piece.run(x)
+        return x  # (n, classes)
+
+    def pieces(self) -> list[Piece]:
+        return [Piece(partial(self.apply, number), (layer,)) for number, layer in enumerate(self.layers)]
+
+    def apply(self, number: int, x: Any) -> Tensor:
+        """Apply one layer, with the ReLU behind it if it is not the last."""
+        if number == 0:
+            x = Tensor(x.reshape(len(x), -1))  # (n, sizes[0])
+        y = self.layers[number](x)  # (n, sizes[number + 1])
+        return y if number == len(self.layers) - 1 else ops.relu(y)

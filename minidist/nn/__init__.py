@@ -2,7 +2,8 @@
 
 from minidist.nn.flat import Bucket, Group, cut_into_buckets, flatten
 from minidist.nn.layers import CausalSelfAttention, Conv2d, Embedding, LayerNorm, Linear
-from minidist.nn.module import Module, Weight
+from minidist.nn.module import Module, Piece, Weight
+from minidist.nn.placement import Placement, shares
 
 __all__ = [
     "Bucket",
@@ -13,7 +14,10 @@ __all__ = [
     "LayerNorm",
     "Linear",
     "Module",
+    "Piece",
+    "Placement",
     "Weight",
     "cut_into_buckets",
     "flatten",
+    "shares",
 ]

@@ -17,12 +17,14 @@ repeated over the same mesh axes. Most models have one group. Read next: `minidi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from minidist.autograd import Parameter
 from minidist.autograd.source import user_line
 from minidist.nn.module import Module
+from minidist.nn.placement import Placement
 
 Allocate = Callable[..., np.ndarray]
 
@@ -32,8 +34,8 @@ class Entry:
     """Where one parameter lives: a row of the layout table."""
 
     name: str
-    shape: tuple[int, ...]  # the global shape, as one process has it
-    part: tuple[slice, ...]  # what this rank holds of it; all of it, unless the layer is split
+    shape: tuple[int, ...]  # of what is here
+    placement: Placement | None  # what part of the whole parameter that is; None: all of it
     offset: int  # of its first element in the group's vectors
     size: int  # elements held here
     place: int  # its position in the whole model's order of completion, over all groups
@@ -60,16 +62,19 @@ class Group:
     weights: (n,) all parameters of the group, in layout order.
     gradients: (n,) their gradients, or None for a frozen group: it travels only when replicas are first made equal.
     axes: the mesh axes over which a gradient is still a partial sum when backward ends.
+    repeated: the mesh axes along which the other ranks of a replica hold the same parameters: a norm counts those
+        of the first rank.
     """
 
     def __init__(
         self,
         parameters: dict[int, Parameter],  # by place
         axes: tuple[str, ...] = ("data",),
+        repeated: tuple[str, ...] = (),
         allocate: Allocate = np.empty,
     ) -> None:
         self.parameters = tuple(parameters.values())
-        self.axes = axes
+        self.axes, self.repeated = axes, repeated
         self.dtype = self.parameters[0].dtype
         self.trainable = self.parameters[0].requires_grad
         total = sum(parameter.size for parameter in self.parameters)
@@ -79,9 +84,7 @@ class Group:
         offset = 0
         for place, parameter in parameters.items():
             shape, size = parameter.shape, parameter.size
-            layout.append(
-                Entry(parameter.name, shape, tuple(slice(0, n) for n in shape), offset, size, place)
-            )
+            layout.append(Entry(parameter.name, shape, parameter.placement, offset, size, place))
             weights = self.weights[offset : offset + size].reshape(shape)
             weights[...] = parameter.data
             gradients = None
@@ -111,11 +114,17 @@ def flatten(module: Module, allocate: Allocate = np.empty) -> list[Group]:
     `allocate(n, dtype=...)` provides the memory, so that a window which other ranks see can be it. Modules
     list their parameters in order of first use; a shared parameter counts where it is used first.
     """
-    alike: dict[tuple[str, bool], dict[int, Parameter]] = {}
+    alike: dict[tuple[Any, ...], dict[int, Parameter]] = {}
     for place, (name, parameter) in enumerate(reversed(list(module.named_parameters()))):
         parameter.name = name
-        alike.setdefault((parameter.dtype.str, parameter.requires_grad), {})[place] = parameter
-    return [Group(parameters, allocate=allocate) for parameters in alike.values()]
+        spread = parameter.placement
+        axes = ("data", *spread.partial) if spread else ("data",)
+        repeated = spread.repeated if spread else ()
+        key = (parameter.dtype.str, parameter.requires_grad, axes, repeated)
+        alike.setdefault(key, {})[place] = parameter
+    return [
+        Group(parameters, axes, repeated, allocate) for (_, _, axes, repeated), parameters in alike.items()
+    ]
 
 
 def cut_into_buckets(groups: Sequence[Group], bytes_per_bucket: int) -> list[Bucket]:

@@ -10,12 +10,14 @@ whatever needs the parameters walks the attributes. Weights are declared first a
 Read next: `layers.py`; then `flat.py`, which moves all parameters into one vector.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minidist.autograd import Parameter
+from minidist.nn.placement import Placement
 from minidist.random import normal
 
 
@@ -33,10 +35,15 @@ class Weight(Parameter):
         self.recipe = (mean, std)
 
     def draw(self, seed: int, name: str, dtype: Any) -> None:
-        """Fill with the numbers that (seed, name) stand for, whatever else is drawn and by whom."""
+        """Fill with the numbers that (seed, name) stand for, whatever else is drawn and by whom.
+
+        Of a parameter that is spread over ranks, only this rank's elements are drawn.
+        """
         mean, std = self.recipe
         if std:
-            values = mean + std * normal(seed, f"weight {name}", 0, 0, self.size)
+            stretches = self.placement.stretches() if self.placement else [(0, self.size)]
+            drawn_apart = [normal(seed, f"weight {name}", 0, *stretch) for stretch in stretches]
+            values = mean + std * np.concatenate([*drawn_apart, np.empty(0)])
         else:
             values = np.full(self.size, mean)
         drawn = values.astype(dtype).reshape(self.shape)
@@ -51,6 +58,26 @@ class Weight(Parameter):
         else:
             self.bind(drawn)
 
+    def place(self, placement: Placement) -> None:
+        """Be this part of the parameter from now on; for a weight that is not drawn yet."""
+        self.placement = placement
+        self.array = np.broadcast_to(np.float32(np.nan), placement.here)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One of the pieces that a model applies one after another: `run` maps what the piece before gave.
+
+    parts: the modules whose parameters it uses; a tied parameter belongs to several pieces.
+    """
+
+    run: Callable[[Any], Any]
+    parts: tuple["Module", ...]
+
+    def parameters(self) -> list[Parameter]:
+        """List what this piece needs to have."""
+        return [parameter for part in self.parts for parameter in part.parameters()]
+
 
 class Module:
     """A part of a model: parameters, further parts, and a `forward` that uses them."""
@@ -60,6 +87,10 @@ class Module:
     def forward(self, *inputs: Any) -> Any:
         """Compute the outputs. Each kind of module has its own."""
         raise TypeError(f"{type(self).__name__} has no forward method; define forward(self, x)")
+
+    def pieces(self) -> list[Piece]:
+        """Say into which pieces the model can be cut for a pipeline; one after another they are `forward`."""
+        return [Piece(self.forward, (self,))]
 
     def __call__(self, *inputs: Any) -> Any:
         return self.forward(*inputs)
@@ -98,8 +129,13 @@ class Module:
             if isinstance(part, Module):
                 yield from part.modules()
 
-    def initialize(self, seed: int = 0, dtype: Any = np.float32) -> "Module":
-        """Draw all declared weights by their names; return the module itself."""
+    def initialize(self, seed: int | None = 0, dtype: Any = np.float32) -> "Module":
+        """Draw all declared weights by their names; return the module itself.
+
+        With seed None they stay declared, without memory, for somebody to say first which of them live here.
+        """
+        if seed is None:
+            return self
         for name, parameter in self.named_parameters():
             if isinstance(parameter, Weight):
                 parameter.draw(seed, name, dtype)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minidist import _kernels as kernels
-from minidist.nn.flat import Group
-from minidist.optim.optimizer import Optimizer, require
+from minidist.optim.optimizer import Optimizer, Vectors, require
 
 
 class AdamW(Optimizer):
@@ -24,7 +23,7 @@ class AdamW(Optimizer):
 
     def __init__(
         self,
-        groups: Sequence[Group],
+        groups: Sequence[Vectors],
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,

@@ -8,12 +8,23 @@ A rule does not know whether it is given the whole vector, a bucket of it or the
 kernel that makes the pass is in `minidist/_kernels/`; who calls `step` and when is up to `minidist/sync/`.
 """
 
+import copy
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from minidist.nn.flat import Group
+
+class Vectors(Protocol):
+    """What an optimizer updates: a `nn.Group`, or anything else that has two vectors of one length."""
+
+    weights: np.ndarray
+    gradients: np.ndarray | None
+    trainable: bool
+
+    def updated(self) -> None:
+        """Hear that the weights have changed."""
 
 
 class Optimizer:
@@ -24,13 +35,27 @@ class Optimizer:
 
     slots: tuple[str, ...] = ()
 
-    def __init__(self, groups: Sequence[Group], lr: float, weight_decay: float) -> None:
+    def __init__(self, groups: Sequence[Vectors], lr: float, weight_decay: float) -> None:
         require(lr=lr, weight_decay=weight_decay)
         self.groups = [group for group in groups if group.trainable]
         self.lr = lr
         self.weight_decay = weight_decay
         self.steps = 0
-        self.state = {slot: [np.zeros_like(group.weights) for group in self.groups] for slot in self.slots}
+        self._state: dict[str, list[np.ndarray]] | None = None
+
+    @property
+    def state(self) -> dict[str, list[np.ndarray]]:
+        """Zeros at first, one vector for each slot and group; they take memory from the first update on."""
+        if self._state is None:
+            self._state = {slot: [np.zeros_like(g.weights) for g in self.groups] for slot in self.slots}
+        return self._state
+
+    def over(self, groups: Sequence[Vectors]) -> "Optimizer":
+        """Make the same rule for other vectors, from the start: for the shards that one rank or server owns."""
+        other = copy.copy(self)
+        other.groups = [group for group in groups if group.trainable]
+        other.steps, other._state = 0, None
+        return other
 
     def step(self, scale: float = 1.0) -> None:
         """Apply one update to everything; every gradient is multiplied by `scale` first (clipping)."""

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minidist import _kernels as kernels
-from minidist.nn.flat import Group
-from minidist.optim.optimizer import Optimizer, require
+from minidist.optim.optimizer import Optimizer, Vectors, require
 
 
 class SGD(Optimizer):
@@ -23,7 +22,7 @@ class SGD(Optimizer):
     """
 
     def __init__(
-        self, groups: Sequence[Group], lr: float, momentum: float = 0.0, weight_decay: float = 0.0
+        self, groups: Sequence[Vectors], lr: float, momentum: float = 0.0, weight_decay: float = 0.0
     ) -> None:
         require(momentum=momentum)
         self.momentum = momentum

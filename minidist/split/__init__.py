@@ -2,4 +2,5 @@
 
 replica.py    what every answer has in common: telling the sync which gradients are final
 whole.py      on one rank
+gather.py     putting the pieces together again
 """

@@ -9,14 +9,31 @@ names no buckets hears nothing, and finds all gradients of the step when the rep
 Read next: `whole.py`, the simplest replica.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from minidist.autograd import Parameter
+from minidist import _kernels as kernels
+from minidist.autograd import Parameter, Tensor, ops
 from minidist.data.loader import microbatches
 from minidist.nn.module import Module
 from minidist.sync.seam import Sync
+
+# (outputs, labels, count) -> the sum of the targets' losses / count, a 0-d tensor
+Loss = Callable[[Tensor, np.ndarray, int], Tensor]
+# outputs (..., classes) -> the most likely class of each target (...)
+Argmax = Callable[[Tensor], np.ndarray]
+
+
+def whole_loss(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
+    """Sum the cross entropies of all targets and divide by `count`."""
+    return ops.cross_entropy(outputs, labels, count)
+
+
+def whole_argmax(outputs: Tensor) -> np.ndarray:
+    """Find the largest logit of each target."""
+    return kernels.argmax(outputs.data, axis=-1)
 
 
 @dataclass(frozen=True)

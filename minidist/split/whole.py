@@ -10,17 +10,12 @@ same gradient as at once, to rounding, with the activations of one piece in memo
 `minidist/sync/data_parallel.py`.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
-from minidist.autograd import Tensor
+from minidist.autograd import no_grad
 from minidist.nn.module import Module
-from minidist.split.replica import Batch, Replica
+from minidist.split.replica import Argmax, Batch, Loss, Replica, whole_argmax
 from minidist.sync.seam import Sync
-
-# (outputs, labels, global count) -> sum over examples / count
-Loss = Callable[[Tensor, np.ndarray, int], Tensor]
 
 
 class Whole(Replica):
@@ -28,11 +23,15 @@ class Whole(Replica):
 
     loss: maps (model outputs, labels, count) to the 0-d sum of the examples' losses divided by count.
     accumulate: into how many pieces to cut each batch.
+    argmax: maps model outputs to the class of each target.
     """
 
-    def __init__(self, model: Module, loss: Loss, sync: Sync, accumulate: int = 1) -> None:
+    def __init__(
+        self, model: Module, loss: Loss, sync: Sync, accumulate: int = 1, argmax: Argmax = whole_argmax
+    ) -> None:
         super().__init__(model, sync)
         self.loss = loss
+        self.argmax = argmax
         self.accumulate = accumulate
 
     def forward_backward(self, batch: Batch) -> float:
@@ -48,3 +47,8 @@ class Whole(Replica):
             total += loss.item()
         self.end()
         return total
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        """Give the class that the model finds most likely for each target of these examples."""
+        with no_grad():
+            return self.argmax(self.model(inputs))

@@ -26,14 +26,13 @@ Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Train
     mpiexec -n 4 python -m minidist.train --mode data
 """
 
-import math
 import sys
 from collections.abc import Sequence
 
-from minidist import _kernels as kernels
-from minidist.comm import Communicator, NotShared, Request
+from minidist.comm import Mesh, NotShared, Request
 from minidist.nn.flat import Bucket, Group, cut_into_buckets
 from minidist.optim import Optimizer
+from minidist.sync import clipping
 from minidist.sync.seam import Sync
 
 # A bucket should be large enough that its all-reduce is limited by bandwidth and small enough that the first one
@@ -44,7 +43,7 @@ BYTES_PER_BUCKET = 1 << 20
 class DataParallel(Sync):
     """Sum the gradients of all replicas in buckets, during backward, and apply the same update everywhere.
 
-    comm: one replica per rank.
+    mesh: its axis "data" is where replicas differ; a replica may itself be spread over other axes.
     clip_norm: scale the gradient down to this norm where it is longer (Pascanu et al. 2013, algorithm 1).
     shared_memory: True: let the gradients live in memory that all ranks see, and raise NotShared where that cannot
         be; False: send them; None: share if possible, and say once why if not.
@@ -52,51 +51,61 @@ class DataParallel(Sync):
 
     def __init__(
         self,
-        comm: Communicator,
+        mesh: Mesh,
         groups: Sequence[Group],
         optimizer: Optimizer,
         clip_norm: float | None = None,
         bytes_per_bucket: int = BYTES_PER_BUCKET,
         shared_memory: bool | None = None,
     ) -> None:
-        self.comm = comm
+        self.mesh = mesh
         self.optimizer = optimizer
         self.clip_norm = clip_norm
+        self.groups = groups
         self.buckets = cut_into_buckets(groups, bytes_per_bucket)
         self._ready: set[int] = set()  # indices of buckets that are final but not launched
+        self._next = 0  # the bucket whose turn it is
         self._requests: list[Request] = []
         self.shared = False  # whether the gradients live in memory that all ranks see
-        if shared_memory is not False and comm.size > 1:
+        # A tied weight, say, has a gradient that is still a partial sum over two stages of the pipeline: that sum and
+        # the one over the replicas are one all-reduce.
+        self.comms = [mesh.comm(*group.axes) for group in groups]
+        self._comm_of = dict(zip(map(id, groups), self.comms, strict=True))
+        if shared_memory is not False:
             self._share_gradients(groups, required=bool(shared_memory))
-        for group in groups:  # replicas start equal, whatever each of them was built from
-            comm.broadcast(group.weights, root=0, purpose="weights")
+        for group, comm in zip(groups, self.comms, strict=True):
+            comm.broadcast(
+                group.weights, root=0, purpose="weights"
+            )  # replicas start equal, however they were built
             group.updated()
 
     def _share_gradients(self, groups: Sequence[Group], required: bool) -> None:
         """Move the gradients to where all ranks see them; the same happens on every rank."""
         try:
-            for group in groups:
-                if group.gradients is not None:
-                    group.move_gradients(self.comm.allocate_shared(group.gradients.size, group.dtype))
-            self.shared = True
+            for group, comm in zip(groups, self.comms, strict=True):
+                if group.gradients is not None and comm.size > 1:
+                    group.move_gradients(comm.allocate_shared(group.gradients.size, group.dtype))
+                    self.shared = True
         except NotShared as error:
             if required:
                 raise
-            if self.comm.rank == 0:
+            if self.mesh.everyone.rank == 0:
                 print(f"note: gradients are sent by messages, for {error}", file=sys.stderr)
 
     def gradient_ready(self, bucket: Bucket) -> None:
-        """Launch every bucket that is ready and whose turn it is; a single replica has nothing to add."""
-        if self.comm.size == 1:
-            return
+        """Launch every bucket that is ready and whose turn it is; what one rank has alone needs no sum."""
         self._ready.add(bucket.index)
-        while len(self._requests) in self._ready:
-            gradients = self.buckets[len(self._requests)].gradients
-            self._requests.append(self.comm.iall_reduce(gradients, out=gradients, purpose="gradient"))
+        while self._next in self._ready:
+            due = self.buckets[self._next]
+            comm = self._comm_of[id(due.group)]
+            if comm.size > 1:
+                request = comm.iall_reduce(due.gradients, out=due.gradients, purpose="gradient")
+                self._requests.append(request)
+            self._next += 1
 
     def tick(self) -> None:
         """Move the all-reduces that are on their way; MPI does little while nobody calls it."""
-        self.comm.progress.advance()
+        self.mesh.everyone.progress.advance()
 
     def step(self) -> float:
         """Wait for the summed gradients, clip them, update the weights; return the norm before clipping."""
@@ -104,9 +113,7 @@ class DataParallel(Sync):
             request.wait()
         self._requests.clear()
         self._ready.clear()
-        norm = math.sqrt(sum(kernels.sum_of_squares(group.gradients) for group in self.optimizer.groups))
-        scale = 1.0
-        if self.clip_norm is not None and norm > self.clip_norm:
-            scale = self.clip_norm / norm
-        self.optimizer.step(scale)
+        self._next = 0
+        norm = clipping.norm(self.mesh, self.groups)
+        self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
         return norm

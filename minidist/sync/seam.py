@@ -18,6 +18,9 @@ and a sync does with it what it likes: start an all-reduce (data parallel), fetc
 the last microbatch's contribution, whatever was shared, accumulated or left unused. The two about weights come from
 the tape, and only to those who put themselves into `parameter.watch`.
 
+What a replica divides its summed loss by is the sync's affair too: the number of targets in the whole global batch
+where gradients are summed over replicas, and its own where replicas step on their own.
+
 Read next: `data_parallel.py`, the simplest sync that uses the seam.
 """
 
@@ -31,6 +34,10 @@ class Sync:
 
     buckets: Sequence[Bucket] = ()  # the slices that `gradient_ready` speaks of, in the order of launching
 
+    def divisor(self, own: int, whole: int) -> int:
+        """Hear how many targets this replica has in the coming step, and all together; say what divides the loss."""
+        return whole
+
     def gradient_ready(self, bucket: Bucket) -> None:
         """Hear that a bucket's gradients are final for this step."""
 
@@ -40,3 +47,6 @@ class Sync:
     def step(self) -> float:
         """Combine with the other replicas, update the weights, and return the norm of the gradient applied."""
         raise TypeError(f"{type(self).__name__} does not say how replicas agree: define step()")
+
+    def finish(self) -> None:
+        """End the training: from here on all replicas have the same weights, and have them whole."""

@@ -63,7 +63,7 @@ def test_each_axis_has_its_communicator(comm):
     assert mesh.comm("data").name == "data"
     both = mesh.comm("pipe", "data")
     assert both is mesh.comm("data", "pipe")
-    assert (both.rank, both.size, both.name) == (comm.rank, 4, "data+pipe")
+    assert (both.rank, both.size, both.name) == (comm.rank, 4, "world")
     assert mesh.comm("data", "tensor").all_reduce(1) == 2
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from minidist.autograd import Tensor, ops
-from minidist.comm import world
+from minidist.comm import Mesh, world
 from minidist.models import MLP
 from minidist.nn import Group, Linear, Module, flatten
 from minidist.optim import SGD
@@ -38,7 +38,7 @@ class Deaf(Sync):
 
 class Listening(DataParallel):
     def __init__(self, groups: list[Group]) -> None:
-        super().__init__(world(), groups, SGD(groups, lr=0.1, momentum=0.9))
+        super().__init__(Mesh(world(), data=1), groups, SGD(groups, lr=0.1, momentum=0.9))
 
 
 def weights_after_steps(kind: type[Deaf] | type[Listening]) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minidist.autograd import Parameter, Tensor, ops
-from minidist.comm import Communicator, NotShared, world
+from minidist.comm import Communicator, Mesh, NotShared, world
 from minidist.comm.events import Event
 from minidist.data import loader
 from minidist.models import CNN, GPT, MLP
@@ -112,7 +112,12 @@ def train(
             parameter.data = parameter.data + comm.rank
     groups = flatten(model)
     sync = DataParallel(
-        comm, groups, SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01), clip, bucket, shared
+        Mesh(comm, data=comm.size),
+        groups,
+        SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01),
+        clip,
+        bucket,
+        shared,
     )
     replica = Whole(model, loss_of, sync, accumulate)
     losses, norms = [], []
@@ -206,7 +211,7 @@ class Recorded(DataParallel):
     def __init__(self, comm: Communicator, model: Module) -> None:
         self.order: list[str] = []
         groups = flatten(model)
-        super().__init__(comm, groups, SGD(groups, lr=0.1), bytes_per_bucket=1)
+        super().__init__(Mesh(comm, data=comm.size), groups, SGD(groups, lr=0.1), bytes_per_bucket=1)
         comm.listeners.append(self)
 
     def tick(self) -> None:
@@ -264,7 +269,7 @@ def test_each_bucket_is_ready_once_a_step_and_launched_once(
 def test_gradient_bytes_are_what_a_ring_or_its_rivals_must_send(comm: Communicator) -> None:
     model = MODELS["mlp"][0]()
     groups = flatten(model)
-    sync = DataParallel(comm, groups, SGD(groups, lr=0.1))
+    sync = DataParallel(Mesh(comm, data=comm.size), groups, SGD(groups, lr=0.1))
     before = comm.counters["gradient"]
     Whole(model, loss_of, sync).forward_backward(Batch(images()[:2], np.zeros(2, np.int64), 2 * comm.size))
     sync.step()

@@ -1,0 +1,47 @@
+"""The norm of a whole model's gradient, and clipping by it, whatever the model is spread over.
+
+    replica:   rank 0 [ embed | block ]      rank 1 [ block | embed ]       embed is tied: the same copy on both
+    squares:          count + count                 count + -               so it is counted once
+
+Every rank sums the squares of what it holds, except for copies that an earlier rank of the replica has too; the sum
+over the replica's ranks is the square of the norm that one process would have found (Pascanu et al. 2013, algorithm 1).
+Cost: one number in one all-reduce over the replica; nothing where a replica is one rank.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from minidist import _kernels as kernels
+from minidist.comm import Mesh
+from minidist.nn.flat import Group
+
+
+def norm(mesh: Mesh, groups: Sequence[Group]) -> float:
+    """Give the norm of the replica's gradient; the same number on each of its ranks, which all call this."""
+    squares = 0.0
+    for group in groups:
+        if group.gradients is not None and counted_here(mesh, group):
+            squares += kernels.sum_of_squares(group.gradients)
+    return over_replica(mesh, squares)
+
+
+def over_replica(mesh: Mesh, squares: float) -> float:
+    """Sum the squares that the ranks of one replica counted, and take the root."""
+    axes = [axis for axis in mesh.axes if axis != "data"]
+    if axes:
+        replica = mesh.comm(*axes)
+        if replica.size > 1:
+            squares = float(replica.all_reduce(np.array(squares, np.float64), purpose="control"))
+    return math.sqrt(squares)
+
+
+def counted_here(mesh: Mesh, group: Group) -> bool:
+    """Say whether this rank counts a group: of those that hold the same copy, the first one does."""
+    return all(mesh.comm(axis).rank == 0 for axis in group.repeated)
+
+
+def clip_scale(norm: float, longest: float | None) -> float:
+    """Say what to multiply a gradient of this norm by, so that it is at most `longest`; None: no limit."""
+    return longest / norm if longest is not None and norm > longest else 1.0
