@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from minidist.launch.mpiexec import find_mpiexec
-from minidist.train_report import FASTER_ON_TWO
+from minidist.train.report import FASTER_ON_TWO
 
 
 def examples_per_second(ranks: int, options: list[str], path: Path) -> float:

@@ -1,7 +1,7 @@
 """The options of `python -m minidist.train`: what can be said, what is refused, and in which words.
 
 A mistake raises `UserError` with one sentence, so that one rank can print it for all. `--help` shows what a
-beginner needs, `--help-all` everything, in groups. Read next: `train.py`.
+beginner needs, `--help-all` everything, in groups. Read next: `__main__.py`.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 Read `run` from top to bottom: every rank executes it, and that is the whole of data-parallel training. The two lines
 that matter are `replica.forward_backward(batch)` (minidist/split/whole.py) and `sync.step()`
-(minidist/sync/data_parallel.py). What can be said on the command line is in train_options.py, what is shown in
-train_report.py.
+(minidist/sync/data_parallel.py). What can be said on the command line is in options.py, what is shown in
+report.py.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from minidist.optim import SGD, AdamW, Optimizer
 from minidist.split.replica import Batch, whole_loss
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
-from minidist.train_options import parse
-from minidist.train_report import Progress, check_writable, closing_table, say, write_json
+from minidist.train.options import parse
+from minidist.train.report import Progress, check_writable, closing_table, say, write_json
 
 EVALUATION_BATCH = 256
 KERNEL_PATHS = ("avx512", "avx2", "neon", "baseline", "numpy")  # best first; every machine has the last

@@ -12,7 +12,7 @@ import pytest
 
 from minidist.errors import UserError
 from minidist.launch.mpiexec import find_mpiexec
-from minidist.train_report import check_writable, write_json
+from minidist.train.report import check_writable, write_json
 
 REFERENCE = ["--dtype", "float64", "--optimizer", "sgd", "--momentum", "0.9", "--steps", "20"]
 
