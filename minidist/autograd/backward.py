@@ -43,7 +43,7 @@ class WeightPart:
             self.parameter.accumulate_direct(self._gradient.function, self._g)
         else:
             self.parameter.accumulate(self._gradient(self._g))
-        self._done(self._node, [self.parameter])
+        self._done(self._node, [(self.parameter, None)])
 
 
 def backward(
@@ -76,13 +76,13 @@ def backward(
     deferred = set(defer)
     uses = _count_uses(nodes) if ready is not None else {}
 
-    def done(node: Node, leaves: Iterable[Tensor]) -> None:
+    def done(node: Node, leaves: Iterable[tuple[Tensor, Any]]) -> None:
         for parameter in node.watched:
             parameter.watch.weights_done(parameter)  # type: ignore[union-attr]
         if ready is not None:
-            for leaf in leaves:
-                uses[leaf] -= 1
-                if not uses[leaf] and isinstance(leaf, Parameter):
+            for leaf, _ in leaves:
+                uses[leaf] = left = uses[leaf] - 1
+                if not left and isinstance(leaf, Parameter):
                     ready(leaf)
 
     parts: list[WeightPart] = []
@@ -90,6 +90,8 @@ def backward(
     ours: set[Node] = set()  # those whose gradient is an array that nobody else holds, so it can be added to
     for node in nodes:
         g: Any = gradients.pop(node)
+        if node.before is not None:
+            g = node.before(g)
         results: Any = None  # of joint gradient functions
         for behind, gradient in node.inner:  # inputs first: somebody may be waiting for these
             held = gradients.get(behind)
@@ -114,14 +116,14 @@ def backward(
             if type(gradient) is Part:
                 results = results or gradient.function(g)
                 gradient = _returning(results[gradient.i])
-            if leaf in deferred:
+            if deferred and leaf in deferred:
                 parts.append(WeightPart(leaf, gradient, g, node, done))
             elif type(gradient) is direct:
                 leaf.accumulate_direct(gradient.function, g)
             else:
                 leaf.accumulate(gradient(g))
         if node.leaves or node.watched:
-            done(node, [leaf for leaf, _ in node.leaves if leaf not in deferred])
+            done(node, [use for use in node.leaves if use[0] not in deferred] if deferred else node.leaves)
         if release:
             node.release()
             gradient = results = g = None  # the last names of what is freed
@@ -151,7 +153,7 @@ def _first_gradient(root: Tensor, grad: Any) -> Array:
                 f"backward without a gradient needs a loss of one element, got shape {root.shape}; "
                 f"reduce it first (.sum()), or give grad, an array of shape {root.shape}"
             )
-        return np.ones(root.shape, root.dtype)
+        return np.array(1, root.dtype).reshape(root.shape)
     if isinstance(grad, Tensor):
         grad = grad.data
     grad = np.asarray(grad)

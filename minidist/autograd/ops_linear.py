@@ -12,6 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from minidist import _kernels as kernels
 from minidist.autograd.operands import operands, unbroadcast
+from minidist.autograd.ops_elementwise import relu
 from minidist.autograd.ops_shape import reshape
 from minidist.autograd.tape import direct, keep, record
 from minidist.autograd.tensor import Array, Tensor
@@ -45,35 +46,37 @@ def matmul(a: Any, b: Any) -> Tensor:
     return record(kernels.matmul(a.data, b.data), (a, to_a), (b, direct(to_matrix) if b.ndim == 2 else to_b))
 
 
-def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
-    """Compute x @ weight + bias in one node: x (..., k), weight (k, n), bias (n,) or None -> (..., n)."""
+def linear(x: Any, weight: Any, bias: Any = None, activation: str | None = None) -> Tensor:
+    """Compute x @ weight + bias in one node: x (..., k), weight (k, n), bias (n,) or None -> (..., n).
+
+    activation: "relu" bends the result while it is in the cache. The gradient of relu can be told from what comes out
+        of it, so nothing more is kept; that of gelu cannot, which is why gelu is an operation of its own.
+    """
     if bias is None:
-        return matmul(x, weight)
+        product = matmul(x, weight)
+        return product if activation is None else relu(product)
     x, weight, bias = operands(x, weight, bias)
-    if x.ndim != 2:  # a stack of vectors is a matrix of rows
-        *stack, width = x.shape
-        return reshape(linear(reshape(x, (prod(stack), width)), weight, bias), (*stack, bias.size))
+    if x.ndim == 1:
+        return reshape(linear(reshape(x, (1, x.size)), weight, bias, activation), (bias.size,))
+    if activation not in (None, "relu"):
+        raise ValueError(f"linear can end with the activation 'relu' or None, got {activation!r}")
     x_saved, weight_saved = keep(x), keep(weight)
-    y = kernels.linear(x.data, weight.data, _fitting(bias, weight.shape[-1]))  # (rows, n)
+    y = kernels.linear(x.data, weight.data, bias.data, activation)  # (..., n)
+
+    def bend(g: Array) -> Array:
+        return kernels.relu_backward(g, y)
 
     def to_x(g: Array) -> Array:
         return kernels.matmul(g, weight_saved().T)
 
     def to_weight(g: Array, out: Array | None, accumulate: bool) -> Array:
-        return kernels.matmul(x_saved().T, g, out, accumulate)
+        return kernels.matmul(rows(x_saved()).T, rows(g), out, accumulate)
 
     def to_bias(g: Array, out: Array | None, accumulate: bool) -> Array:
-        return kernels.sum(g, 0, False, out, accumulate)
+        return kernels.sum(rows(g), 0, False, out, accumulate)
 
-    return record(y, (x, to_x), (weight, direct(to_weight)), (bias, direct(to_bias)))
-
-
-def _fitting(bias: Tensor, n: int) -> Array:
-    """Return a bias of n numbers (ValueError for others: NumPy would broadcast a single one)."""
-    data = bias.data
-    if data.shape != (n,):
-        raise ValueError(f"this weight needs a bias of shape ({n},), one number per output, got {data.shape}")
-    return data
+    inputs = (x, to_x), (weight, direct(to_weight)), (bias, direct(to_bias))
+    return record(y, *inputs, before=bend if activation else None)
 
 
 def rows(x: Array) -> Array:
@@ -127,7 +130,9 @@ def conv2d(x: Any, weight: Any, bias: Any = None, stride: int = 1, padding: int 
     inputs = [(x, to_x), (weight, direct(to_weight))]
     if bias is not None:
         _, bias = operands(weight, bias)
-        y += _fitting(bias, o)[:, None]
+        if bias.shape != (o,):  # NumPy would broadcast a single number
+            raise ValueError(f"conv2d needs a bias of shape ({o},), one number per filter, got {bias.shape}")
+        y += bias.data[:, None]
         inputs.append((bias, direct(to_bias)))
     return record(y.reshape(o, n, high, wide).swapaxes(0, 1), *inputs)
 

@@ -39,11 +39,11 @@ def cross_entropy(logits: Any, labels: Any, count: float) -> Tensor:
     labels = labels.reshape(-1)  # (n,)
     losses, log_sums = kernels.cross_entropy(rows(logits.data), labels)  # (n,), (n,)
     loss = kernels.sum(losses)
-    loss /= count  # in place, so that its dtype stays
+    loss.fill(loss.item() / count)
 
     def gradient(g: Array) -> Array:
         each = np.empty_like(losses)  # (n,)
-        each.fill(g / count)
+        each.fill(g.item() / count)
         return kernels.cross_entropy_backward(rows(logits_saved()), labels, log_sums, each).reshape(shape)
 
     return record(loss, (logits, gradient))

@@ -79,20 +79,29 @@ class Node:
 
     inner: (node, gradient function) for the inputs that were computed by another node.
     leaves: (tensor, gradient function) for the inputs that were not: parameters, mostly.
+    before: turns the gradient of the output into what all gradient functions are given; or None.
     watched: parameters among the inputs whose watch wants to know when their weights have been read.
+    number: newer nodes have larger ones.
     """
 
-    __slots__ = ("inner", "leaves", "number", "watched")
+    __slots__ = (
+        "before",
+        "inner",
+        "leaves",
+        "number",
+        "watched",
+    )  # filled by `record`, which is in every step's way
 
-    def __init__(self, inner: list[Any], leaves: list[Any], watched: list[Parameter]) -> None:
-        self.number = next(_numbers)
-        self.inner = inner
-        self.leaves = leaves
-        self.watched = watched
+    inner: list[tuple["Node", Any]]
+    leaves: list[tuple[Tensor, Any]]
+    before: Gradient | None
+    watched: list[Parameter]
+    number: int
 
     def release(self) -> None:
         """Forget the gradient functions, and with them the arrays that they saved."""
         self.inner = self.leaves = _released
+        self.before = None
 
 
 class _Released:
@@ -130,15 +139,16 @@ def keep(tensor: Tensor) -> Callable[[], Array]:
     return reread
 
 
-def record(data: Any, *inputs: tuple[Tensor, Any]) -> Tensor:
+def record(data: Any, *inputs: tuple[Tensor, Any], before: Gradient | None = None) -> Tensor:
     """Make the output of an operation: its array, and for each input (tensor, gradient function).
 
     The array becomes read-only. Inputs that need no gradient are dropped, with what their functions saved.
+    Where all gradient functions begin alike, `before` is that beginning, and is called once for all of them.
     """
     out = Tensor.__new__(Tensor)
     if type(data) is not np.ndarray:
         data = np.asarray(data)  # NumPy returns scalars in place of 0-d arrays
-    data.setflags(write=False)
+    data.setflags(False)  # nobody may write
     out.data = data
     out.grad = out.node = None
     out.requires_grad = False
@@ -146,15 +156,19 @@ def record(data: Any, *inputs: tuple[Tensor, Any]) -> Tensor:
     inner: list[Any] = []
     leaves: list[Any] = []
     watched: list[Any] = []
-    for tensor, gradient in inputs:
+    for pair in inputs:
+        tensor = pair[0]
         if tensor.node is not None:
-            inner.append((tensor.node, gradient))
+            inner.append((tensor.node, pair[1]))
         elif tensor.requires_grad:
-            leaves.append((tensor, gradient))
+            leaves.append(pair)
         if tensor.watch is not None:
             watched.append(tensor)
             tensor.watch.weights_done(tensor)
     if (inner or leaves) and _recording.get():
-        out.node = Node(inner, leaves, watched)
+        node = Node()
+        node.number = next(_numbers)
+        node.inner, node.leaves, node.watched, node.before = inner, leaves, watched, before
+        out.node = node
         out.requires_grad = True
     return out

@@ -167,7 +167,7 @@ def our_step(work: Work, comm: Communicator) -> Callable[[], float]:
 
 def mean_loss(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
     """Sum the cross entropies of all targets and divide by the global batch's count."""
-    return ops.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1), count)
+    return ops.cross_entropy(outputs, labels, count)
 
 
 def products_alone(work: Work) -> Callable[[], None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minidist.autograd import Tensor, ops
+from minidist.autograd import Tensor
 from minidist.nn import Linear, Module, Piece
 
 
@@ -25,8 +25,8 @@ class MLP(Module):
 
     def forward(self, images: np.ndarray) -> Tensor:
         x: Any = images
-        for piece in self.pieces():
-            x = piece.run(x)
+        for number in range(len(self.layers)):
+            x = self.apply(number, x)
         return x  # (n, classes)
 
     def pieces(self) -> list[Piece]:
@@ -36,5 +36,5 @@ class MLP(Module):
         """Apply one layer, with the ReLU behind it if it is not the last."""
         if number == 0:
             x = Tensor(x.reshape(len(x), -1))  # (n, sizes[0])
-        y = self.layers[number](x)  # (n, sizes[number + 1])
-        return y if number == len(self.layers) - 1 else ops.relu(y)
+        last = number == len(self.layers) - 1
+        return self.layers[number](x, None if last else "relu")  # (n, sizes[number + 1])

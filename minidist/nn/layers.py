@@ -22,8 +22,8 @@ class Linear(Module):
         self.weight = Weight(fan_in, fan_out, std=math.sqrt(2 / fan_in) if std is None else std)
         self.bias = Weight(fan_out)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.linear(x, self.weight, self.bias)  # (..., fan_out)
+    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
+        return ops.linear(x, self.weight, self.bias, activation)  # (..., fan_out)
 
 
 class Conv2d(Module):

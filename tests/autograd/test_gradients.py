@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from minidist.autograd import Tensor, check_gradients, ops
+from minidist.autograd import Parameter, Tensor, check_gradients, ops
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -263,6 +263,27 @@ def test_gradient_of_matmul(a, b):
 def test_gradient_of_linear(shape):
     check_gradients(ops.linear, numbers(*shape), numbers(3, 2, seed=1), numbers(2, seed=2))
     check_gradients(ops.linear, numbers(*shape), numbers(3, 2, seed=1))
+    for biases in ([numbers(2, seed=2)], []):
+
+        def bent(x, w, *bias):
+            return ops.linear(x, w, *(bias or [None]), activation="relu")
+
+        check_gradients(bent, numbers(*shape), numbers(3, 2, seed=1), *biases)
+
+
+def test_linear_with_relu_is_relu_after_linear():
+    x, w, b = (Parameter(numbers(*shape, seed=i)) for i, shape in enumerate([(5, 3), (3, 4), (4,)]))
+    fused = ops.linear(x, w, b, "relu")
+    fused.backward(np.ones((5, 4)))
+    grads = [p.grad.copy() for p in (x, w, b)]
+    for p in (x, w, b):
+        p.zero_grad()
+    apart = ops.relu(ops.linear(x, w, b))
+    apart.backward(np.ones((5, 4)))
+    np.testing.assert_array_equal(fused.data, apart.data)
+    assert (apart.data == 0).any()
+    for p, grad in zip((x, w, b), grads, strict=True):
+        np.testing.assert_array_equal(p.grad, grad)
 
 
 @pytest.mark.parametrize("padding", [0, 1])

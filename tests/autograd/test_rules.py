@@ -256,7 +256,12 @@ def test_a_tensor_of_float32_beside_one_of_float64_is_refused_with_both_named():
         (
             lambda: ops.linear(np.zeros((2, 3)), np.zeros((3, 4)), np.zeros(1)),
             ValueError,
-            r"\(4,\).* got \(1,\)",
+            r"\(1,\).* \(4,\)",
+        ),
+        (
+            lambda: ops.linear(np.zeros((2, 3)), np.zeros((3, 4)), np.zeros(4), "gelu"),
+            ValueError,
+            "'relu' or None, got 'gelu'",
         ),
         (lambda: ops.linear(np.zeros((2, 3)), np.zeros((4, 3))), ValueError, r"\(2, 3\).*\(4, 3\)"),
         (lambda: ops.conv2d(np.zeros((1, 2, 3, 3)), np.zeros((1, 3, 1, 1))), ValueError, "one c"),

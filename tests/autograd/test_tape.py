@@ -234,6 +234,27 @@ def test_a_joint_gradient_function_is_called_once():
     assert z.grad == 6
 
 
+def test_what_comes_before_all_gradient_functions_is_called_once():
+    calls = []
+    x, p = Tensor([1.0], requires_grad=True), Parameter([3.0])
+
+    def before(g):
+        calls.append(g)
+        return 2 * g
+
+    out = record(x.data * p.data, (x, lambda g: 3 * g), (p, lambda g: 1 * g), before=before)
+    out.backward()
+    assert calls == [1]
+    assert (x.grad, p.grad) == (6, 2)
+    (part,) = out.backward(defer=[p])
+    assert (len(calls), x.grad, p.grad) == (2, 12, 2)
+    part.run()
+    assert p.grad == 4
+    out.backward(release=True)
+    with pytest.raises(RuntimeError, match="released"):
+        out.backward()
+
+
 def test_a_direct_gradient_function_writes_first_and_adds_then():
     calls = []
 
