@@ -16,6 +16,7 @@ from types import ModuleType
 from minidist._kernels import memory, reference
 from minidist._kernels.reference import (
     adamw,
+    address_of,
     argmax,
     attention,
     attention_backward,
@@ -30,6 +31,7 @@ from minidist._kernels.reference import (
     log_sum_exp,
     matmul,
     max,
+    meet_and_sum,
     relu,
     relu_backward,
     sgd,
@@ -45,6 +47,7 @@ from minidist.errors import UserError
 
 __all__ = [
     "adamw",
+    "address_of",
     "argmax",
     "attention",
     "attention_backward",
@@ -60,6 +63,7 @@ __all__ = [
     "log_sum_exp",
     "matmul",
     "max",
+    "meet_and_sum",
     "path",
     "reference",
     "relu",

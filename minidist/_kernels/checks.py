@@ -236,3 +236,20 @@ def numbers(operation: str, x: Any, i: int, written: bool) -> None:
         )
     if not 0 <= i < x.size:
         raise IndexError(f"{operation}: place {i} is out of range, numbers has {x.size}")
+
+
+def meeting(operation: str, lines: Any, rank: int, told: Any, parts: Any, most: int) -> None:
+    """Refuse what ranks cannot meet by: lines (ranks, 2 + facts), told (facts,), parts (ranks, n)."""
+    good = all(isinstance(x, np.ndarray) and x.dtype == np.int64 for x in (lines, told))
+    if not good or lines.ndim != 2 or lines.strides[1] != 8 or not lines.flags.writeable or told.ndim != 1:
+        raise TypeError(
+            f"{operation}: expected lines and told of int64, rows that are contiguous, lines writable"
+        )
+    vectors_to_sum(operation, parts, most)
+    if lines.shape[0] != len(parts) or lines.shape[1] < 2 + told.size or not told.flags.c_contiguous:
+        raise ValueError(
+            f"{operation}: lines has shape {lines.shape}, told {told.shape}, for {len(parts)} parts: expected a line "
+            "for each part, with 2 numbers and those told"
+        )
+    if not 0 <= rank < len(parts):
+        raise IndexError(f"{operation}: rank {rank} is out of range, there are {len(parts)} parts")

@@ -14,9 +14,38 @@ cdef extern from *:
         }
         return 1;
     }
+
+    /* Line r of the ranks' numbers begins `r * step` bytes after `first`. */
+    static int all_reached(char *first, dim step, dim count, dim place, int64_t number, int64_t looks)
+    {
+        for (dim r = 0; r < count; r++)
+            if (!reached_number((int64_t *)(first + r * step) + place, number, looks)) return 0;
+        return 1;
+    }
+    /* Tell what this rank is about to do, and look whether all others do the same: 0 not yet, 1 they differ, 2 yes. */
+    static int meet_told(char *first, dim step, dim count, dim rank, int64_t number, const int64_t *told, dim known,
+                         int64_t looks)
+    {
+        int64_t *mine = (int64_t *)(first + rank * step);
+        memcpy(mine + 2, told, known * sizeof *told);
+        store_number(mine, number);
+        if (!all_reached(first, step, count, 0, number, looks)) return 0;
+        for (dim r = 0; r < count; r++)
+            if (memcmp((int64_t *)(first + r * step) + 2, told, known * sizeof *told)) return 1;
+        return 2;
+    }
+    static int meet_done(char *first, dim step, dim count, dim rank, int64_t number, int64_t looks)
+    {
+        store_number((int64_t *)(first + rank * step) + 1, number);
+        return all_reached(first, step, count, 1, number, looks);
+    }
     """
     void store_number(int64_t *at, int64_t value) noexcept nogil
     int reached_number(const int64_t *at, int64_t value, int64_t looks) noexcept nogil
+    int meet_told(
+        char *first, dim step, dim count, dim rank, int64_t number, const int64_t *told, dim known,
+        int64_t looks) noexcept nogil
+    int meet_done(char *first, dim step, dim count, dim rank, int64_t number, int64_t looks) noexcept nogil
 
 cdef enum:
     MAX_VECTORS = 1024
@@ -37,6 +66,51 @@ def sum_into_all(vectors):
         start[r] = x.data
     with nogil:
         chosen[first.type].sum_into_all(count, first.size, start)
+
+
+def address_of(x):
+    """Tell where an array's memory begins, see reference.address_of."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(x, &view, PyBUF_STRIDES)
+    cdef uintptr_t at = <uintptr_t>view.buf
+    PyBuffer_Release(&view)
+    return at
+
+
+def meet_and_sum(lines, dim rank, int64_t number, told, parts, int64_t looks):
+    """Meet the other ranks, sum, and meet again, see reference.meet_and_sum."""
+    cdef Array x
+    cdef Py_buffer line, facts
+    cdef void *start[MAX_VECTORS]
+    cdef dim r, count
+    cdef int stage
+    if not look(parts, &x) or x.ndim != 2 or x.read_only or (x.shape[1] > 1 and x.strides[1] != 1) or (
+        type(lines) is not ndarray or lines.dtype is not INT64 or type(told) is not ndarray or told.dtype is not INT64
+    ):
+        checks.meeting("meet_and_sum", lines, rank, told, parts, MAX_VECTORS)
+        look(parts, &x)
+    PyObject_GetBuffer(lines, &line, PyBUF_STRIDES)
+    PyObject_GetBuffer(told, &facts, PyBUF_STRIDES)
+    cdef char *first = <char *>line.buf
+    cdef dim step = line.strides[0] if line.ndim == 2 else 0
+    cdef int64_t *mine = <int64_t *>facts.buf
+    cdef dim known = facts.shape[0] if facts.ndim == 1 else -1
+    count = x.shape[0]
+    cdef bint good = 0 < count <= MAX_VECTORS and 0 <= rank < count and line.ndim == 2 and not line.readonly
+    good = good and line.shape[0] == count and line.strides[1] == 8 and known >= 0 and known + 2 <= line.shape[1]
+    good = good and (known < 2 or facts.strides[0] == 8)
+    PyBuffer_Release(&line)
+    PyBuffer_Release(&facts)
+    if not good:
+        checks.meeting("meet_and_sum", lines, rank, told, parts, MAX_VECTORS)
+    for r in range(count):
+        start[r] = x.data + r * x.strides[0] * (8 if x.type else 4)
+    with nogil:
+        stage = meet_told(first, step, count, rank, number, mine, known, looks)
+        if stage == 2:
+            chosen[x.type].sum_into_all(count, x.shape[1], start)
+            stage += meet_done(first, step, count, rank, number, looks)
+    return stage
 
 
 cdef int64_t *number(str operation, object numbers, dim i, bint written) except NULL:

@@ -21,6 +21,7 @@ Axes = int | tuple[int, ...] | None
 GELU_SLOPE = math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715
 MAX_VECTORS = 1024  # that sum_into_all takes at once
+MEETING, UNLIKE, SUMMED, COMPLETE = range(4)  # how far meet_and_sum went
 GELU_SATURATES = 40.0  # from here on gelu(x) is x, and 0 below -40, to the last bit of float64
 
 
@@ -405,3 +406,28 @@ def has_reached(numbers: Any, i: int, value: int, looks: int = 1) -> bool:
     """
     checks.numbers("has_reached", numbers, i, False)
     return any(numbers[i] >= value for _ in range(looks))
+
+
+def address_of(x: np.ndarray) -> int:
+    """Tell where the first number of an array stands in memory."""
+    return x.__array_interface__["data"][0]
+
+
+def meet_and_sum(lines: Any, rank: int, number: int, told: Any, parts: Any, looks: int) -> int:
+    """Do what ranks that share memory do in an all-reduce, in one call, as far as it goes without a long wait.
+
+    lines: int64 (ranks, at least 2 + facts), for each rank the number to which it is ready, that to which it is done,
+    and then what it is about to do; told: that of this rank, int64 (facts,). parts: (ranks, n), this rank's piece of
+    each rank's vector, replaced by the sum. Returns how far it went: MEETING: not all ranks have come; UNLIKE: they
+    have, and want to do something else; SUMMED: not all ranks have summed their pieces; COMPLETE.
+    """
+    checks.meeting("meet_and_sum", lines, rank, told, parts, MAX_VECTORS)
+    lines[rank, 2 : 2 + len(told)] = told
+    store_release(lines[rank], 0, number)
+    if not all(has_reached(line, 0, number, looks) for line in lines):
+        return MEETING
+    if (lines[:, 2 : 2 + len(told)] != told).any():
+        return UNLIKE
+    sum_into_all(parts)
+    store_release(lines[rank], 1, number)
+    return COMPLETE if all(has_reached(line, 1, number, looks) for line in lines) else SUMMED

@@ -19,6 +19,7 @@ import numpy as np
 from minidist.comm import all_reduce, collectives, shared_memory
 from minidist.comm.arrays import as_array, check_out, cut, describe
 from minidist.comm.channel import Channel
+from minidist.comm.core import PURPOSES
 from minidist.comm.point_to_point import PointToPoint
 from minidist.comm.progress import Request, Steps
 from minidist.comm.reductions import reduction
@@ -43,7 +44,31 @@ class Communicator(PointToPoint):
         memory from `allocate_shared` that is reduced in place (out=x); by default chosen by place and size.
         float16 is combined (and sent) as float32. Raises TypeError for a sum of bool.
         """
-        return self.iall_reduce(x, op, out, algorithm, purpose=purpose).wait()
+        begun = None
+        if (
+            out is not None
+            and out is x
+            and op == "sum"
+            and algorithm in (None, "shared")
+            and not self.listeners
+        ):
+            begun = self._all_reduce_at_once(x, purpose)
+            if begun is not None and begun.stage == shared_memory.COMPLETE:
+                return out
+        return self._iall_reduce(x, op, out, algorithm, purpose, begun).wait()
+
+    def _all_reduce_at_once(self, x: Any, purpose: str) -> shared_memory.Begun | None:
+        """Begin a sum in place without a request, which would take longer than a small sum; None: it is none."""
+        if self.size == 1 or purpose not in PURPOSES or type(x) is not np.ndarray:
+            return None
+        shared = shared_memory.memory_for(self, x, x)
+        if shared is None or x.dtype.kind != "f" or not x.flags.writeable:
+            return None
+        begun = shared_memory.begin(shared, self.rank, x, "sum")
+        if begun.stage == shared_memory.COMPLETE:
+            self._collectives += 1
+            self.count(purpose, begun.plan.nbytes, 2 * (self.size - 1))
+        return begun
 
     def iall_reduce(
         self,
@@ -55,6 +80,17 @@ class Communicator(PointToPoint):
         purpose: str = "user",
     ) -> Request:
         """Start an all-reduce; `wait()` gives the result."""
+        return self._iall_reduce(x, op, out, algorithm, purpose, None)
+
+    def _iall_reduce(
+        self,
+        x: Any,
+        op: str,
+        out: np.ndarray | None,
+        algorithm: str | None,
+        purpose: str,
+        begun: shared_memory.Begun | None,
+    ) -> Request:
         array = as_array(x)
         reduce_two = reduction(op, array.dtype)
         if algorithm not in (None, "mpi", "shared", *all_reduce.ALGORITHMS):
@@ -81,7 +117,7 @@ class Communicator(PointToPoint):
 
         def steps(channel: Channel) -> Steps:
             if shared is not None:
-                return shared_memory.all_reduce(channel, shared, array, op, reduce_two)
+                return shared_memory.all_reduce(channel, shared, array, op, reduce_two, begun)
             return all_reduce.all_reduce(channel, array, op, reduce_two, out, algorithm)
 
         return self._collective("all_reduce", steps, purpose, array, reduction=op)

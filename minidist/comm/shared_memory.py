@@ -12,7 +12,7 @@ They are stored with *release* and read with *acquire*: whoever sees the number 
 the number was stored. While a rank waits it does what it does in all other waits (`progress.py`).
 
 Cost for p ranks and vectors of n bytes: every rank reads (p-1)/p n bytes of others and writes as many; that is what
-the ring sends and receives, and it is counted so: p-1 reads and p-1 writes of n/p bytes.
+the ring sends and receives, and it is counted so: p-1 reads and p-1 writes of n/p bytes (pieces are whole cache lines).
 
 The memory comes from `comm.allocate_shared(n, dtype)`; `mapping.py` says how processes get to see it.
 """
@@ -22,11 +22,12 @@ from __future__ import annotations
 import mmap
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from minidist import _kernels as kernels
+from minidist._kernels.reference import COMPLETE, MEETING, SUMMED, UNLIKE
 from minidist.comm.arrays import cut, is_plain
 from minidist.comm.channel import Channel
 from minidist.comm.errors import MessageMismatch
@@ -36,7 +37,7 @@ from minidist.comm.reductions import working_dtype
 if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
 
-LINE = 64  # bytes: numbers of different ranks are on different cache lines
+LINE = 64  # bytes: numbers of different ranks are on different cache lines, and so are their pieces
 READY, DONE, START, LENGTH, KIND = range(5)  # what stands in a rank's line, as int64
 
 
@@ -59,24 +60,33 @@ class SharedMemory:
         nbytes = n * dtype.itemsize
         stretch = -(-(LINE + nbytes) // mmap.PAGESIZE) * mmap.PAGESIZE
         memory = comm.endpoint.share(comm, stretch)  # (ranks, stretch)
-        self.numbers = [memory[rank, :LINE].view(np.int64) for rank in range(comm.size)]
-        self.vectors = [memory[rank, LINE : LINE + nbytes] for rank in range(comm.size)]  # as bytes
+        self.lines = memory[:, :LINE].view(np.int64)  # (ranks, 8)
+        self.numbers = list(self.lines)
+        self.vectors = memory[:, LINE : LINE + nbytes]  # (ranks, nbytes)
         self.started = self.completed = 0  # all-reduces of this rank
         own = self.vectors[comm.rank].view(dtype)
-        self.address = address(own)
+        self.address = kernels.address_of(own)
         self.__array_interface__ = own.__array_interface__  # how np.asarray(self) makes an array of it
         self._plans: dict[tuple[int, int, np.dtype, str], Plan] = {}
 
     def plan(self, rank: int, x: np.ndarray, op: str) -> Plan:
         """Say what this rank has to do for x; a training reduces the same buckets in every step."""
-        facts = (address(x) - self.address, x.nbytes, x.dtype, op)
+        facts = (kernels.address_of(x) - self.address, x.nbytes, x.dtype, op)
         plan = self._plans.get(facts)
         if plan is None:
             start, nbytes, dtype, _ = facts
-            stretches = [vector[start : start + nbytes].view(dtype) for vector in self.vectors]
-            piece = cut(x.size, len(stretches))[rank]
-            kind = zlib.crc32(f"{start} {nbytes} {dtype.str} {op}".encode())
-            plan = self._plans[facts] = Plan(start, nbytes, kind, [stretch[piece] for stretch in stretches])
+            told = np.array([start, nbytes, zlib.crc32(f"{dtype.str} {op}".encode())])
+            line, end = (
+                start // LINE,
+                -(-(start + nbytes) // LINE),
+            )  # the cache lines on which the stretch lies
+            mine = cut(end - line, len(self.vectors))[rank]
+            piece = slice(
+                max((line + mine.start) * LINE, start), min((line + mine.stop) * LINE, start + nbytes)
+            )
+            parts = self.vectors[:, piece].view(dtype)
+            has_kernel = op == "sum" and dtype in (np.float32, np.float64)
+            plan = self._plans[facts] = Plan(told, parts, has_kernel, parts[0].nbytes)
         return plan
 
 
@@ -84,15 +94,18 @@ class SharedMemory:
 class Plan:
     """What one rank does in the all-reduce of one stretch."""
 
-    start: int  # the stretch, in bytes
-    nbytes: int
-    kind: int  # a digest of stretch, dtype and op, to be compared with the other ranks'
-    parts: list[np.ndarray]  # this rank's piece of every rank's vector
+    told: np.ndarray  # the stretch's start and bytes, a digest of dtype and op: the same on every rank
+    parts: np.ndarray  # (ranks, n) this rank's piece of every vector: cache lines that nobody else writes
+    has_kernel: bool
+    nbytes: int  # of one of the parts
 
 
-def address(x: np.ndarray) -> int:
-    """Give the address of an array's first number."""
-    return x.__array_interface__["data"][0]
+class Begun(NamedTuple):
+    """An all-reduce that was begun, and how far it came (`meet_and_sum`)."""
+
+    plan: Plan
+    number: int
+    stage: int
 
 
 def memory_for(comm: Communicator, x: np.ndarray, out: np.ndarray) -> SharedMemory | None:
@@ -102,7 +115,7 @@ def memory_for(comm: Communicator, x: np.ndarray, out: np.ndarray) -> SharedMemo
         base = base.base
     if not isinstance(base, SharedMemory) or base.endpoint is not comm.endpoint or not x.size:
         return None
-    in_place = x is out or (address(x) == address(out) and x.strides == out.strides)
+    in_place = x is out or (kernels.address_of(x) == kernels.address_of(out) and x.strides == out.strides)
     return base if in_place and is_plain(out) else None
 
 
@@ -121,34 +134,56 @@ class Turn:
         return self.done
 
 
-def all_reduce(channel: Channel, shared: SharedMemory, x: np.ndarray, op: str, reduce_two: np.ufunc) -> Steps:
+def begin(shared: SharedMemory, rank: int, x: np.ndarray, op: str) -> Begun:
+    """Begin an all-reduce, and go as far as it goes at once.
+
+    If it is this one's turn and the other ranks come in a moment, one call of a kernel does it all. That matters in
+    vectors of less than a megabyte, where Python's steps would take as long as the sum.
+    """
+    plan, number, stage = shared.plan(rank, x, op), shared.started + 1, MEETING
+    looks = shared.endpoint.looks
+    if looks and plan.has_kernel and shared.completed == shared.started:
+        stage = kernels.meet_and_sum(shared.lines, rank, number, plan.told, plan.parts, looks)
+        if stage == COMPLETE:
+            shared.completed = number
+    shared.started = number
+    return Begun(plan, number, stage)
+
+
+def all_reduce(
+    channel: Channel,
+    shared: SharedMemory,
+    x: np.ndarray,
+    op: str,
+    reduce_two: np.ufunc,
+    begun: Begun | None,
+) -> Steps:
     """Combine all ranks' x in place; x is C-ordered and the same stretch of every rank's vector."""
-    plan = shared.plan(channel.rank, x, op)
-    shared.started += 1
-    number, numbers = shared.started, shared.numbers
+    plan, number, stage = begun or begin(shared, channel.rank, x, op)
+    told, stretches = shared.lines[:, START : KIND + 1], []
     try:
         if shared.completed < number - 1:
             yield (Turn(shared, number),)
-        numbers[channel.rank][START], numbers[channel.rank][LENGTH] = plan.start, plan.nbytes
-        numbers[channel.rank][KIND] = plan.kind
-        if missing := channel.meet(numbers, READY, number):
-            yield missing
-        alike = all(line[KIND] == plan.kind for line in numbers)
-        if alike:
-            reduce_all(plan.parts, op, reduce_two)
-            channel.count_shared(plan.parts[0].nbytes)
-        else:
-            stretches = [(int(line[START]), int(line[START] + line[LENGTH])) for line in numbers]
-        if missing := channel.meet(numbers, DONE, number):
+        if stage == MEETING:
+            told[channel.rank] = plan.told
+            if missing := channel.meet(shared.numbers, READY, number):
+                yield missing
+            stage = UNLIKE if (told != plan.told).any() else SUMMED
+            if stage == SUMMED:
+                reduce_all(list(plan.parts), op, reduce_two)
+        if stage == UNLIKE:
+            stretches = [(start, start + nbytes) for start, nbytes, _ in told.tolist()]
+        if stage != COMPLETE and (missing := channel.meet(shared.numbers, DONE, number)):
             yield missing
     finally:
-        shared.completed = number
-    if not alike:
+        shared.completed = max(shared.completed, number)
+    if stage == UNLIKE:
+        start, nbytes, _ = plan.told.tolist()
         raise MessageMismatch(
-            f"this rank reduces {x.dtype} by {op!r} in bytes {plan.start} to {plan.start + plan.nbytes} of its shared "
-            f"vector, and the ranks' stretches are {stretches}: give the same stretch, dtype and op on every rank; "
-            "nothing was written"
+            f"this rank reduces {x.dtype} by {op!r} in bytes {start} to {start + nbytes} of its shared vector, and the "
+            f"ranks' stretches are {stretches}: give the same stretch, dtype and op on every rank; nothing was written"
         )
+    channel.count_shared(plan.nbytes)
     return x
 
 

@@ -28,6 +28,7 @@ class Endpoint:
     """One rank's door to the threads transport, within one communicator (see `transport.py`)."""
 
     transport = "threads"
+    looks = 0
     largest_tag = 2**26 - 1  # as on MPI
     payload_tags = range(2**26, 2**26 + 2**25)
     collective_tags = range(2**26 + 2**25, 2**27)

@@ -39,6 +39,7 @@ class Endpoint(Protocol):
     largest_tag: int  # tags of the user's messages: 0 to this
     payload_tags: range
     collective_tags: range
+    looks: int  # at a number in shared memory before a rank begins to wait; 0: ranks meet by messages
 
     def isend(self, array: np.ndarray, dest: int, tag: int) -> TransportRequest:
         """Start to send the bytes of a C-ordered array, which must not change before it is complete."""

@@ -5,6 +5,8 @@ import threading
 import numpy as np
 import pytest
 
+from minidist._kernels import reference
+
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("n", [0, 1, 5, 16, 63, 64, 65, 1000])
@@ -63,6 +65,81 @@ def test_what_is_written_before_a_number_is_seen_by_whoever_sees_the_number(kern
         assert (data == step).all()
         kernels.store_release(numbers, 3, step)
     thread.join()
+
+
+def meeting(dtype, n):
+    """Memory of 3 ranks, each with a line of numbers and a vector."""
+    memory = np.zeros((3, 64 + 8 * n), np.uint8)
+    parts = memory[:, 64:].view(dtype)[:, :n]
+    parts[...] = [[1], [2], [4]]
+    return memory[:, :64].view(np.int64), parts
+
+
+@pytest.mark.parametrize("n", [0, 1, 65])
+def test_one_call_meets_sums_and_meets_again_as_far_as_the_others_are(kernels, dtype, n):
+    lines, parts = meeting(dtype, n)
+    told = np.array([7, 8, 9])
+    assert kernels.meet_and_sum(lines, 1, 5, told, parts, 3) == reference.MEETING
+    assert lines[1].tolist() == [5, 0, 7, 8, 9, 0, 0, 0]
+    assert (parts[2] == 4).all()
+    lines[[0, 2], 0] = 5, 6  # the others are ready
+    assert kernels.meet_and_sum(lines, 1, 5, told, parts, 3) == reference.UNLIKE
+    assert (lines[1, 1], (parts[2] == 4).all()) == (0, True)
+    lines[:, 2:5] = told
+    assert kernels.meet_and_sum(lines, 1, 5, told, parts, 3) == reference.SUMMED
+    assert lines[:, 1].tolist() == [0, 5, 0]
+    assert (parts == 7).all()
+    lines[[0, 2], 1] = 5
+    assert kernels.meet_and_sum(lines, 1, 5, told, parts, 3) == reference.COMPLETE
+    assert (parts == 21).all()
+
+
+def test_ranks_that_meet_in_threads_sum_step_after_step(kernels, dtype):
+    lines, parts = meeting(dtype, 1000)
+    pieces = [parts[:, cut] for cut in (slice(0, 300), slice(300, 700), slice(700, None))]
+
+    def rank(me):
+        for step in range(1, 50):
+            parts[me] = step + me
+            stage = reference.MEETING
+            while stage == reference.MEETING:
+                stage = kernels.meet_and_sum(lines, me, 2 * step - 1, np.array([step]), pieces[me], 100)
+            while stage == reference.SUMMED and not all(
+                kernels.has_reached(line, 1, 2 * step - 1) for line in lines
+            ):
+                pass
+            good[me] += bool((parts[me] == 3 * step + 3).all())
+
+    good = [0, 0, 0]
+    threads = [threading.Thread(target=rank, args=(me,)) for me in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert good == [49, 49, 49]
+
+
+def test_ranks_cannot_meet_by_what_does_not_fit(kernels):
+    lines, parts = meeting(np.float32, 4)
+    told = np.zeros(3, np.int64)
+    for error, words, arguments in (
+        (TypeError, "lines and told of int64", (lines.astype(np.int32), 0, 1, told, parts, 1)),
+        (TypeError, "lines and told of int64", (lines, 0, 1, np.zeros(3), parts, 1)),
+        (TypeError, r"vectors\[0\] has dtype int32", (lines, 0, 1, told, parts.astype(np.int32), 1)),
+        (ValueError, "a line for each part", (lines[:2], 0, 1, told, parts, 1)),
+        (ValueError, "a line for each part", (lines, 0, 1, np.zeros(7, np.int64), parts, 1)),
+        (ValueError, r"vectors\[0\] is written", (lines, 0, 1, told, parts[:, ::2], 1)),
+        (IndexError, "rank 3 is out of range, there are 3 parts", (lines, 3, 1, told, parts, 1)),
+    ):
+        with pytest.raises(error, match=words):
+            kernels.meet_and_sum(*arguments)
+    assert not lines.any()
+
+
+def test_an_address_is_that_of_the_first_number(kernels):
+    x = np.zeros((4, 4), np.int32)
+    assert kernels.address_of(x[1:, 2]) - kernels.address_of(x) == 24
+    assert kernels.address_of(x) == x.ctypes.data
 
 
 def test_numbers_that_are_none_are_refused(kernels):

@@ -68,13 +68,61 @@ def test_slices_are_reduced_in_the_background_step_after_step(comm):
 
 @pytest.mark.ranks(2, 4)
 def test_it_is_chosen_by_itself_and_counts_what_the_ring_would_send(comm):
-    x = comm.allocate_shared(120)
+    x = comm.allocate_shared(128)
     comm.all_reduce(x, out=x, purpose="gradient")
     assert comm.counters["gradient"] == (2 * (comm.size - 1), 2 * (comm.size - 1) * x.nbytes // comm.size)
     before = comm.counters["gradient"]
     comm.all_reduce(x, purpose="gradient")  # a new array for the result: sent
     sent = comm.counters["gradient"][1] - before[1]
     assert sent in (x.nbytes, 2 * x.nbytes)  # recursive doubling
+
+
+@pytest.mark.ranks(2, 3)
+def test_what_is_over_at_once_and_what_waits_may_take_turns(comm):
+    x = comm.allocate_shared(1000, np.float32)
+    for step in range(30):
+        x[...] = comm.rank + step
+        if step % 5 == comm.rank:
+            time.sleep(0.002)  # now and then one rank comes late, and the others cannot end at once
+        request = comm.iall_reduce(x[:500], out=x[:500]) if step % 2 else None
+        comm.all_reduce(x[500:], out=x[500:]) if step % 3 else None
+        assert comm.all_reduce(np.array(1)) == comm.size
+        if request is not None:
+            request.wait()
+        total = sum(range(comm.size)) + comm.size * step
+        assert (x[:500] == (total if step % 2 else comm.rank + step)).all()
+        assert (x[500:] == (total if step % 3 else comm.rank + step)).all()
+
+
+@pytest.mark.ranks(2)
+def test_what_may_not_be_summed_at_once_is_refused_or_goes_the_long_way(comm):
+    class Listener:
+        seen = 0
+
+        def before(self, event):
+            self.seen += 1
+
+        def waiting(self, event): ...
+
+        def after(self, event): ...
+
+    x, truth, listener = comm.allocate_shared(10), comm.allocate_shared(10, bool), Listener()
+    x[...] = 1
+    fixed = x[:5]
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        comm.all_reduce(fixed, out=fixed)
+    with pytest.raises(ValueError, match="purpose is 'none'"):
+        comm.all_reduce(x, out=x, purpose="none")
+    with pytest.raises(TypeError, match="a sum of bool is refused"):
+        comm.all_reduce(truth, out=truth)
+    comm.listeners.append(listener)
+    comm.all_reduce(x, out=x)
+    comm.listeners.remove(listener)
+    assert listener.seen == 1
+    assert (x == 2).all()
+    comm.all_reduce(x, out=x)
+    assert (x == 4).all()
 
 
 @pytest.mark.ranks(4)
