@@ -69,10 +69,17 @@ class Mesh:
         return self._comms[axes]
 
     def name_part(self, name: str, axis: str, places: tuple[int, ...]) -> None:
-        """Let `name` stand for these places along an axis, in `comm`. Every rank must name the same parts."""
+        """Let `name` stand for these places along an axis, in `comm`; a collective over the whole mesh.
+
+        Its communicators, alone and joined with "data", are formed at once, and outside the part are of one rank.
+        """
         self._check((axis,))
         if self._parts.setdefault(name, (axis, places)) != (axis, places) or name in self.axes:
             raise ValueError(f"{name!r} already stands for something else in {self}: take another name")
+        # Now, since all ranks are here: later only those might ask for it that are in the part.
+        self.comm(name)
+        if "data" in self.axes and axis != "data":
+            self.comm("data", name)
 
     def _join_part(self, axes: tuple[str, ...], name: str) -> Communicator:
         """Join the ranks of a part, over all the other axes named; who is not in it is alone."""

@@ -67,6 +67,17 @@ def test_each_axis_has_its_communicator(comm):
     assert mesh.comm("data", "tensor").all_reduce(1) == 2
 
 
+@pytest.mark.ranks(3, 4)
+def test_a_part_of_an_axis_can_be_asked_for_by_its_ranks_alone(comm):
+    mesh = Mesh(comm, data=1, pipe=3) if comm.size == 3 else Mesh(comm, data=2, pipe=2)
+    mesh.name_part("ends", "pipe", (0, mesh.size("pipe") - 1))
+    if mesh.coordinates["pipe"] == 1 and mesh.size("pipe") == 3:
+        assert mesh.comm("ends").size == 1
+        return  # without a word about ("data", "ends")
+    assert mesh.comm("ends").size == 2
+    assert mesh.comm("data", "ends").all_reduce(1) == 2 * mesh.size("data")
+
+
 @pytest.mark.ranks(1, 3)
 def test_axes_of_size_1_send_nothing(comm):
     before = comm.counters
