@@ -3,4 +3,6 @@
 seam.py             what a replica tells a sync while it computes: read this first
 clipping.py         the norm of a gradient that is spread over ranks
 data_parallel.py    sum the gradients of all replicas in every step
+partial.py          sum what the ranks of one replica have of a gradient, where replicas step on their own
+model_averaging.py  let replicas step on their own, and average their weights now and then
 """

@@ -1,0 +1,204 @@
+"""Model averaging: every replica steps on its own, and every k steps their weights are averaged.
+
+    rank 0   step step step step | average | step step step step | average |      k = 4: one message
+    rank 1   step step step step |    w    | step step step step |    w    |      where data parallel has four
+
+What counts in an average is how many targets (examples, or tokens) each replica has learnt from since the last one
+(McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017,
+algorithm 1; Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019). A replica without examples takes
+no step, and joins the average with weight 0. Each divides its loss by its *own* count, and clips by the norm of its
+own gradient: so with k = 1 this is data parallel for plain SGD without clipping, and a method of its own otherwise.
+
+Replicas drift apart most where training is young. So `warm_up` steps of plain data parallel may come first (post-local
+SGD: Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020), and `growth` makes every gap that many times
+as long as the one before (Haddadpour et al., "Local SGD with Periodic Averaging", NeurIPS 2019).
+
+DiLoCo (Douillard et al. 2023, algorithm 1) takes the averaged *change* for a gradient: `outer=OuterNesterov(0.7)` makes
+a Nesterov step along it from where all replicas started.
+
+Cost for p ranks and n bytes of weights: one all-reduce, 2 (p-1)/p n bytes sent by each rank, every k steps (with
+state="average" of the optimizer's vectors too). Memory: as data parallel; with `outer` 2n more.
+
+    mpiexec -n 4 python -m minidist.train --mode averaging
+
+Read next: `parameter_server.py`, where replicas step on their own and meet at a server.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+import numpy as np
+
+from minidist.comm import Mesh
+from minidist.errors import UserError
+from minidist.nn.flat import Group
+from minidist.optim import Optimizer
+from minidist.sync import clipping, partial
+from minidist.sync.seam import Sync
+
+STATES = ("keep", "average", "reset")
+
+
+def gaps(every: int, growth: float) -> Iterator[int]:
+    """Yield after how many further steps each average comes, without end: 2, 3, 4, 6, 10 for every=2, growth=1.5."""
+    if growth == 1:
+        yield from repeat(every)
+    gap = float(every)
+    while True:
+        yield int(gap)
+        gap *= growth
+
+
+class OuterNesterov:
+    """Step along the averaged change of all replicas, with Nesterov's momentum (Douillard et al. 2023, section 2).
+
+        d <- start - average,   v <- momentum * v + d,   w <- start - lr * (d + momentum * v)
+
+    With lr=1 and momentum=0 that is w <- average.
+    """
+
+    def __init__(self, lr: float = 0.7, momentum: float = 0.9) -> None:
+        if not (math.isfinite(lr) and lr > 0 and 0 <= momentum < 1):
+            raise UserError(
+                f"the outer step has lr {lr} and momentum {momentum}; expected lr above 0 and momentum from 0 to below "
+                "1: 0.7 and 0.9 are usual"
+            )
+        self.lr, self.momentum = lr, momentum
+        self._starts: list[np.ndarray] = []
+        self._velocities: list[np.ndarray] = []
+
+    def start(self, groups: Sequence[Group]) -> None:
+        """Remember where all replicas start from together."""
+        self._starts = [group.weights.copy() for group in groups]
+        self._velocities = self._velocities or [np.zeros_like(group.weights) for group in groups]
+
+    def step(self, groups: Sequence[Group]) -> None:
+        """Turn the average, which the weights hold, into the next start."""
+        for group, start, velocity in zip(groups, self._starts, self._velocities, strict=True):
+            change = start - group.weights
+            velocity *= self.momentum
+            velocity += change
+            change += self.momentum * velocity
+            start -= self.lr * change
+            group.weights[...] = start
+
+
+class ModelAveraging(Sync):
+    """Let every replica step on its own, and average the weights now and then.
+
+    every: steps between two averages; growth: each such gap is this many times as long as the one before.
+    warm_up: so many steps of plain data parallel come first.
+    state: what becomes of the optimizer's state at an average. "keep": each replica keeps its own, which costs nothing;
+        "average": it is averaged like the weights, as one vector more for each slot; "reset": it starts from zero.
+    outer: what is done with the average; None: it becomes the weights.
+    """
+
+    lockstep = False  # between two averages nobody waits for anybody
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        groups: Sequence[Group],
+        optimizer: Optimizer,
+        clip_norm: float | None = None,
+        every: int = 1,
+        warm_up: int = 0,
+        growth: float = 1.0,
+        state: str = "keep",
+        outer: OuterNesterov | None = None,
+    ) -> None:
+        check(every, warm_up, growth, state)
+        self.mesh, self.groups, self.optimizer, self.clip_norm = mesh, groups, optimizer, clip_norm
+        self.state, self.outer = state, outer
+        self.trained = [group for group in groups if group.trainable]
+        self._warm_up = warm_up  # steps of data parallel that are still to come
+        self._gaps = gaps(every, growth)
+        self._left = next(self._gaps)  # steps until the next average
+        self._own = 0  # targets of this replica in the coming step
+        self._steps = self._targets = 0  # since replicas were last equal
+        for group in groups:  # replicas start equal, however they were built
+            mesh.comm(*group.axes).broadcast(group.weights, root=0, purpose="weights")
+            group.updated()
+
+    def divisor(self, own: int, whole: int) -> int:
+        """Divide by the replica's own count, for it steps on its own; while warming up, by that of all replicas."""
+        self._own = own
+        return whole if self._warm_up else max(own, 1)
+
+    def step(self) -> float:
+        """Update this replica, and average if it is time; return the norm of its own gradient before clipping."""
+        if self._warm_up:
+            return self._step_together()
+        if self.outer is not None and not self._steps:
+            self.outer.start(self.trained)
+        partial.complete(self.mesh, self.groups)
+        norm = clipping.norm(self.mesh, self.groups)
+        if self._own:
+            self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
+        self._steps += 1
+        self._targets += self._own
+        self._left -= 1
+        if not self._left:
+            self._left = next(self._gaps)
+            self.average()
+        return norm
+
+    def _step_together(self) -> float:
+        """Take one step of plain data parallel."""
+        self._warm_up -= 1
+        for group in self.trained:
+            comm = self.mesh.comm(*group.axes)
+            comm.all_reduce(group.gradients, out=group.gradients, purpose="gradient")
+        norm = clipping.norm(self.mesh, self.groups)
+        self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
+        return norm
+
+    def average(self) -> None:
+        """Make all replicas equal: to the mean of their weights, counted by the targets each has learnt from."""
+        # Copies within a replica are equal, so every rank averages with those in its own place in the other replicas.
+        replicas = self.mesh.comm("data")
+        mine = np.array([[self._targets, self.optimizer.steps]])
+        targets, steps = replicas.all_gather(mine, purpose="control").T  # (replicas,) each
+        self._steps = self._targets = 0
+        if targets.any():  # else nobody has moved
+            # In the smallest whole numbers, and divided last: shares like 1/3 add up to 1 only nearly, and training
+            # averages thousands of times.
+            counts = targets // np.gcd.reduce(targets)
+            vectors = [group.weights for group in self.trained]
+            if self.state == "average":
+                vectors += [vector for slot in self.optimizer.state.values() for vector in slot]
+                self.optimizer.steps = int(steps.max())
+            for vector in vectors:
+                vector *= int(counts[replicas.rank])
+            requests = [replicas.iall_reduce(vector, out=vector, purpose="weights") for vector in vectors]
+            for vector, request in zip(vectors, requests, strict=True):
+                request.wait()
+                vector /= int(counts.sum())
+            if self.outer is not None:
+                self.outer.step(self.trained)
+            for group in self.trained:
+                group.updated()
+        if self.state == "reset" and self.optimizer.steps:
+            self.optimizer.steps = 0
+            for vector in (vector for slot in self.optimizer.state.values() for vector in slot):
+                vector[...] = 0
+
+    def finish(self) -> None:
+        """Average what the last steps have done, unless that was just done."""
+        if self._steps:
+            self.average()
+
+
+def check(every: int, warm_up: int, growth: float, state: str) -> None:
+    """Refuse a plan of averages that makes no sense."""
+    if every < 1:
+        raise UserError(
+            f"averages every {every} steps cannot be made; 1 is every step, and 8 is a good start"
+        )
+    if warm_up < 0:
+        raise UserError(f"a warm-up of {warm_up} steps cannot be made; 0 is none")
+    if not (math.isfinite(growth) and growth >= 1):
+        raise UserError(f"gaps that grow by {growth} would vanish; give 1 to keep them, or more, as 1.5")
+    if state not in STATES:
+        raise UserError(f"the optimizer's state cannot be {state!r}; expected one of {', '.join(STATES)}")
