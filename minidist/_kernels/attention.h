@@ -104,18 +104,20 @@ static void NAME(attend)(
         for (dim key = 1; key < count; key++)
             for (dim c = 0; c < BLOCK / LANES; c++)
                 best[c] = NAME(larger)(best[c], load(scores + key * BLOCK + c * LANES));
-        for (dim i = 0; i < BLOCK; i++) {
-            const real larger = NAME(larger_of_two)(top[i], scale * ((real *)best)[i]);
-            shrink[i] = exponential(top[i] - larger); /* 0 at the start, when top is -inf */
-            sum[i] *= shrink[i];
-            top[i] = larger;
+        for (dim c = 0; c < BLOCK / LANES; c++) {
+            const vec larger = NAME(larger)(load(top + c * LANES), scale * best[c]);
+            const vec factor = exponential(load(top + c * LANES) - larger); /* 0 at the start, when top is -inf */
+            store(shrink + c * LANES, factor);
+            store(sum + c * LANES, load(sum + c * LANES) * factor);
+            store(top + c * LANES, larger);
         }
         for (dim key = 0; key < count; key++) {
-            real *restrict score = scores + key * BLOCK;
+            real *score = scores + key * BLOCK;
             const dim first = diagonal ? MAX(0, key - TILE_ROWS) / LANES * LANES : 0; /* no tile reads before it */
-            for (dim i = first; i < BLOCK; i++) {
-                score[i] = exponential(scale * score[i] - top[i]);
-                sum[i] += score[i];
+            for (dim i = first; i < BLOCK; i += LANES) {
+                const vec e = exponential(scale * load(score + i) - load(top + i));
+                store(score + i, e);
+                store(sum + i, load(sum + i) + e);
             }
         }
         for (dim r = 0; at && r < rows; r++)
@@ -156,13 +158,14 @@ static void NAME(attend_back)(
         NAME(block_product)(result, rows, count, d, grad, h->grad_step, 1, values, TILE_COLUMNS, d * TILE_COLUMNS,
                             ds, BLOCK, 0);
         for (dim r = 0; r < rows; r++) {
-            real *restrict score = p + r * BLOCK, *restrict slope = ds + r * BLOCK;
+            real *score = p + r * BLOCK, *slope = ds + r * BLOCK;
             const dim width = NAME(mask)(score, r, diagonal);
             if (diagonal) for (dim i = r + 1; i < width; i++) slope[i] = 0; /* whatever was there: 0 * nan is nan */
             const real log_sum = h->log_sum_exp[at + r], along = h->grads_out[at + r];
-            for (dim i = 0; i < width; i++) {
-                score[i] = exponential(scale * score[i] - log_sum);
-                slope[i] = scale * score[i] * (slope[i] - along);
+            for (dim i = 0; i < width; i += LANES) {
+                const vec share = exponential(scale * load(score + i) - log_sum);
+                store(score + i, share);
+                store(slope + i, scale * share * (load(slope + i) - along));
             }
         }
         const enum triangle turned = diagonal ? UPPER_LEFT : WHOLE;

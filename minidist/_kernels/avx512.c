@@ -2,7 +2,6 @@
 #include "kernels.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma"))), apply_to = function)
 #else

@@ -6,6 +6,7 @@
 #undef real
 #undef REAL_BYTES
 #undef NAME
+#undef SUFFIX
 
 #define real double
 #define REAL_BYTES 8

@@ -14,6 +14,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 typedef ptrdiff_t dim;
 
@@ -92,6 +95,13 @@ int minidist_path_works(const struct path *path);
 extern const char *const minidist_ladder_names[];
 extern const int minidist_has_threads; /* built with OpenMP */
 extern const struct kernels minidist_avx512[2], minidist_avx2[2], minidist_baseline[2];
+
+/* X86(32, add_ps) is _mm256_add_ps: what the processor can do and C has no operator for. */
+#define X86(bytes, operation) X86_OF_BYTES(bytes, operation)
+#define X86_OF_BYTES(bytes, operation) X86_##bytes(operation)
+#define X86_16(operation) _mm_##operation
+#define X86_32(operation) _mm256_##operation
+#define X86_64(operation) _mm512_##operation
 
 #define MIN(x, y) ((x) < (y) ? (x) : (y))
 #define MAX(x, y) ((x) > (y) ? (x) : (y))

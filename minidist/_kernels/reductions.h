@@ -9,13 +9,17 @@
 #define STRETCH (16 * UNROLLED * LANES)  /* each partial sum takes 16 numbers */
 #define STRETCH_ROWS 64
 
-static inline real NAME(lanes_sum)(vec v)
+/* All lanes become one number: first vectors of 16 bytes, which every path can add and turn, then their numbers. */
+static inline ALWAYS_INLINE real NAME(lanes_sum)(vec v)
 {
     real lane[LANES];
     store(lane, v);
-    for (dim width = LANES / 2; width > 0; width /= 2)
-        for (dim i = 0; i < width; i++) lane[i] += lane[i + width];
-    return lane[0];
+    quad sum = *(quad *)lane;
+    UNROLL for (dim l = SQUARE; l < LANES; l += SQUARE) sum += *(quad *)(lane + l);
+#if REAL_BYTES == 4
+    sum += SHUFFLE(sum, sum, 2, 3, 0, 1);
+#endif
+    return sum[0] + sum[1];
 }
 
 /* The sum of x[i], or of x[i] * y[i] where y is given. */
@@ -32,13 +36,17 @@ static inline ALWAYS_INLINE real NAME(stretch_sum)(const real *x, const real *y,
     dim i = 0;
     for (; i + UNROLLED * LANES <= n; i += UNROLLED * LANES)
         UNROLL for (int u = 0; u < UNROLLED; u++) total[u] += TERM(i + u * LANES);
-    UNROLL for (int width = UNROLLED / 2; width > 0; width /= 2)
-        UNROLL for (int u = 0; u < width; u++) total[u] += total[u + width];
-    for (; i + LANES <= n; i += LANES) total[0] += TERM(i);
+    UNROLL for (int u = 0; u < UNROLLED - 1; u++) 
+        if (i + LANES <= n) {
+            total[u] += TERM(i);
+            i += LANES;
+        }
     if (i < n) {
         vec tail = load_part(x + i, n - i);
-        total[0] += product ? tail * load_part(y + i, n - i) : tail;
+        total[UNROLLED - 1] += product ? tail * load_part(y + i, n - i) : tail;
     }
+    UNROLL for (int width = UNROLLED / 2; width > 0; width /= 2)
+        UNROLL for (int u = 0; u < width; u++) total[u] += total[u + width];
     return NAME(lanes_sum)(total[0]);
 #undef TERM
 }
@@ -57,87 +65,79 @@ static real NAME(row_dot)(const real *x, const real *y, dim n)
     return NAME(row_dot)(x, y, half) + NAME(row_dot)(x + half, y + half, n - half);
 }
 
-/* The larger of two in each lane; nan wins, and the first of equals stays. Bits are chosen by a mask of all 1 or 0. */
-static inline vec NAME(larger)(vec x, vec y)
+/* The larger of two in each lane; nan wins: where x is nan, all bits become 1, and that is a nan, too. */
+static inline ALWAYS_INLINE vec NAME(larger)(vec x, vec y)
 {
-    lanes_mask take_y = (y > x) | (y != y);
-    return (vec)((take_y & (lanes_mask)y) | (~take_y & (lanes_mask)x));
+    return (vec)((lanes_mask)greater(x, y) | (x != x));
+}
+static inline ALWAYS_INLINE quad NAME(larger_quad)(quad x, quad y)
+{
+#if defined(__x86_64__)
+    return (quad)((NAME(indices))X86(16, SUFFIX(max))(x, y) | (x != x));
+#else
+    const NAME(indices) take = (y > x) | (y != y);
+    return (quad)((take & (NAME(indices))y) | (~take & (NAME(indices))x));
+#endif
 }
 static inline real NAME(larger_of_two)(real x, real y) { return (y > x) | (y != y) ? y : x; }
 
-static inline real NAME(lanes_max)(vec v)
+static inline ALWAYS_INLINE real NAME(lanes_max)(vec v)
 {
     real lane[LANES];
     store(lane, v);
-    UNROLL for (dim width = LANES / 2; width > 0; width /= 2)
-        for (dim l = 0; l < width; l++) lane[l] = NAME(larger_of_two)(lane[l], lane[l + width]);
-    return lane[0];
+    quad best = *(quad *)lane;
+    UNROLL for (dim l = SQUARE; l < LANES; l += SQUARE) best = NAME(larger_quad)(best, *(quad *)(lane + l));
+#if REAL_BYTES == 4
+    best = NAME(larger_quad)(best, SHUFFLE(best, best, 2, 3, 0, 1));
+#endif
+    return NAME(larger_of_two)(best[0], best[1]);
 }
 
 static real NAME(row_max)(const real *x, dim n)
 {
-    real best = x[0];
+    vec top[4];
+    UNROLL for (int u = 0; u < 4; u++) top[u] = every(-INFINITY);
     dim i = 0;
-    if (n >= LANES) {
-        vec top[4];
-        UNROLL for (int u = 0; u < 4; u++) top[u] = load(x);
-        for (; i + 4 * LANES <= n; i += 4 * LANES)
-            UNROLL for (int u = 0; u < 4; u++) top[u] = NAME(larger)(top[u], load(x + i + u * LANES));
-        for (; i + LANES <= n; i += LANES) top[0] = NAME(larger)(top[0], load(x + i));
-        top[0] = NAME(larger)(NAME(larger)(top[0], top[1]), NAME(larger)(top[2], top[3]));
-        best = NAME(lanes_max)(top[0]);
-    }
-    for (; i < n; i++) best = NAME(larger_of_two)(best, x[i]);
-    return best;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        UNROLL for (int u = 0; u < 4; u++) top[u] = NAME(larger)(top[u], load(x + i + u * LANES));
+    UNROLL for (int u = 0; u < 3; u++)
+        if (i + LANES <= n) {
+            top[u] = NAME(larger)(top[u], load(x + i));
+            i += LANES;
+        }
+    if (i < n) top[3] = NAME(larger)(top[3], load_part_or(x + i, n - i, every(-INFINITY)));
+    return NAME(lanes_max)(NAME(larger)(NAME(larger)(top[0], top[1]), NAME(larger)(top[2], top[3])));
 }
 
-/* Where the first largest number of a row is. Each lane of two vectors looks at every (2 LANES)th number and remembers
- * in which round it found its largest; then the lanes are compared, and what is left of the row. */
+/* Where the first largest number of a row is: the largest of each stretch tells which stretch has it, and only that one
+ * is searched, which is short enough to be still in the L1 cache then. */
+#define SEARCHED ((dim)4096)
+
 static dim NAME(row_argmax)(const real *x, dim n)
 {
-    const dim half = n / 2;
-    if (half > 1 << 29) { /* a lane counts no further */
-        const dim left = NAME(row_argmax)(x, half), right = half + NAME(row_argmax)(x + half, n - half);
-        return x[right] > x[left] || (x[right] != x[right] && x[left] == x[left]) ? right : left;
-    }
-    const dim wide = 2 * LANES, rounds = n / wide;
-    real best = x[0];
+    real best = NAME(row_max)(x, MIN(n, SEARCHED));
     dim from = 0;
-    if (rounds) {
-        vec top[2] = {load(x), load(x + LANES)};
-        lanes_mask found[2] = {{0}, {0}}, round = {0};
-        for (dim r = 1; r < rounds; r++) {
-            round += 1;
-            UNROLL for (int u = 0; u < 2; u++) {
-                const vec next = load(x + r * wide + u * LANES);
-                const lanes_mask take = ((next > top[u]) | (next != next)) & (top[u] == top[u]);
-                top[u] = (vec)((take & (lanes_mask)next) | (~take & (lanes_mask)top[u]));
-                found[u] = (take & round) | (~take & found[u]);
-            }
-        }
-        best = NAME(lanes_max)(NAME(larger)(top[0], top[1]));
-        const lane_index *rounds_of = (const lane_index *)found;
-        const real *tops = (const real *)top;
-        const int is_nan = best != best;
-        lane_index least = (lane_index)n; /* of the places that have it, the first */
-        for (dim lane = 0; lane < wide; lane++) {
-            const lane_index at = rounds_of[lane] * (lane_index)wide + (lane_index)lane;
-            const int has = (tops[lane] == best) | (is_nan & (tops[lane] != tops[lane]));
-            const lane_index place = has ? at : (lane_index)n;
-            least = place < least ? place : least;
-        }
-        from = least;
+    for (dim at = SEARCHED; at < n && best == best; at += SEARCHED) {
+        const real next = NAME(row_max)(x + at, MIN(n - at, SEARCHED));
+        if (next > best || next != next) best = next, from = at;
     }
-    for (dim i = rounds * wide; i < n; i++) { /* without a branch, because nobody can guess where the largest is */
-        const int take = (x[i] > best) | ((x[i] != x[i]) & (best == best));
-        best = take ? x[i] : best;
-        from = take ? i : from;
-    }
-    return from;
-}
 
-/* `part` numbers: a whole vector, or the last ones of a row. */
-static inline vec NAME(some)(const real *x, dim part) { return part == LANES ? load(x) : load_part(x, part); }
+    while (best != best) { /* nan equals nothing */
+        if (x[from] != x[from]) return from;
+        from++;
+    }
+    for (;; from += 4 * LANES) {
+        uint64_t found = 0; /* a bit for each of 4 vectors' numbers; behind the row are zeros, which come too late */
+        if (from + 4 * LANES <= n)
+            UNROLL for (int u = 0; u < 4; u++) found |= equal_bits(load(x + from + u * LANES), every(best)) << u * LANES;
+        else
+            for (int u = 0; from + u * LANES < n; u++) {
+                const dim at = from + u * LANES;
+                found |= equal_bits(some(x + at, MIN(LANES, n - at)), every(best)) << u * LANES;
+            }
+        if (found) return from + __builtin_ctzll(found);
+    }
+}
 
 /* Reduce `count` rows, `step` apart, to one of `width` <= COLUMNS numbers. Rows are read from end to end, as they lie
  * in memory, four at a time, so that the totals are loaded and stored once for four numbers. */
@@ -155,8 +155,8 @@ static inline ALWAYS_INLINE void NAME(rows_down)(
         else
             for (dim j = 0; j < width; j += LANES) {
                 const dim part = MIN(LANES, width - j);
-                const vec ab = NAME(larger)(NAME(some)(a + j, part), NAME(some)(b + j, part));
-                const vec cd = NAME(larger)(NAME(some)(c + j, part), NAME(some)(d + j, part));
+                const vec ab = NAME(larger)(some(a + j, part), some(b + j, part));
+                const vec cd = NAME(larger)(some(c + j, part), some(d + j, part));
                 store(total + j, NAME(larger)(load(total + j), NAME(larger)(ab, cd)));
             }
     }

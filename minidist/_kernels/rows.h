@@ -3,16 +3,22 @@
  * NumPy makes several passes over the whole matrix for each of these, through main memory. Here a row stays in the L1
  * cache for all its passes: loaded once, stored once.
  */
-#define SLICE ((dim)512)
+#define SLICE (32 * LANES) /* each lane sums 32 numbers in this type; the sums of slices are added in float64 */
 
-/* The sum of exp(x[i] - top), by slices, without a place for all the exponentials. */
-static real NAME(exponentials_sum)(const real *x, dim n, real top)
+/* The sum of exp(x[i] - top); each exponential is also stored in y, where y is given. */
+static inline ALWAYS_INLINE double NAME(exponentials)(const real *x, dim n, real top, real *y)
 {
-    real slice[SLICE], total = 0;
-    for (dim i = 0; i < n; i += SLICE) {
-        const dim size = MIN(SLICE, n - i);
-        for (dim j = 0; j < size; j++) slice[j] = exponential(x[i + j] - top);
-        total += NAME(row_sum)(slice, size);
+    double total = 0;
+    for (dim start = 0; start < n; start += SLICE) {
+        const dim end = MIN(n, start + SLICE);
+        vec sum = {0};
+        for (dim i = start; i < end; i += LANES) {
+            const dim part = MIN(LANES, end - i);
+            const vec e = exponential(some_or(x + i, part, -INFINITY) - top);
+            sum += e;
+            if (y) store_some(y + i, e, part);
+        }
+        total += NAME(lanes_sum)(sum);
     }
     return total;
 }
@@ -23,19 +29,20 @@ static void NAME(log_sum_exp)(dim rows, dim n, const void *start, void *result)
     real *out = result;
     for (dim r = 0; r < rows; r++, x += n) {
         const real top = n ? NAME(row_max)(x, n) : -INFINITY;
-        out[r] = isinf(top) ? top : top + (real)log(NAME(exponentials_sum)(x, n, top)); /* inf - inf would be nan */
+        out[r] = isinf(top) ? top : top + (real)log(NAME(exponentials)(x, n, top, NULL)); /* inf - inf would be nan */
     }
 }
 
 static void NAME(softmax)(dim rows, dim n, const void *start, void *result)
 {
-    const real *restrict x = start;
-    real *restrict y = result;
+    const real *x = start;
+    real *y = result;
     for (dim r = 0; n && r < rows; r++, x += n, y += n) {
-        const real top = NAME(row_max)(x, n);
-        for (dim i = 0; i < n; i++) y[i] = exponential(x[i] - top);
-        const real share = 1 / NAME(row_sum)(y, n);
-        for (dim i = 0; i < n; i++) y[i] *= share;
+        const real top = NAME(row_max)(x, n), share = (real)(1 / NAME(exponentials)(x, n, top, y));
+        for (dim i = 0; i < n; i += LANES) {
+            const dim part = MIN(LANES, n - i);
+            store_some(y + i, some(y + i, part) * share, part);
+        }
     }
 }
 
@@ -56,7 +63,7 @@ static void NAME(cross_entropy)(
     real *loss = losses;
     for (dim r = 0; r < rows; r++, x += classes) {
         const real top = NAME(row_max)(x, classes);
-        const double log_sum = log((double)NAME(exponentials_sum)(x, classes, top));
+        const double log_sum = log(NAME(exponentials)(x, classes, top, NULL));
         loss[r] = (real)(log_sum - (x[labels[r]] - top)); /* relative to the largest: 1e8 and 0.69 never meet */
         log_sum_exp[r] = top + log_sum;
     }
@@ -66,12 +73,15 @@ static void NAME(cross_entropy_backward)(
     dim rows, dim classes, const void *logits, const int64_t *labels, const double *log_sum_exp,
     const void *grad_losses, void *result)
 {
-    const real *restrict x = logits, *grad = grad_losses;
-    real *restrict dx = result;
+    const real *x = logits, *grad = grad_losses;
+    real *dx = result;
     for (dim r = 0; r < rows; r++, x += classes, dx += classes) {
         const real near = (real)log_sum_exp[r], rest = (real)(log_sum_exp[r] - near), g = grad[r];
-        for (dim i = 0; i < classes; i++) dx[i] = g * exponential(x[i] - near - rest);
-        dx[labels[r]] = g * (exponential(x[labels[r]] - near - rest) - 1);
+        for (dim i = 0; i < classes; i += LANES) {
+            const dim part = MIN(LANES, classes - i);
+            store_some(dx + i, g * exponential(some(x + i, part) - near - rest), part);
+        }
+        dx[labels[r]] -= g;
     }
 }
 
@@ -79,47 +89,93 @@ static void NAME(layer_norm)(
     dim rows, dim d, const void *start, const void *gains, const void *biases, double eps,
     void *result, void *means, void *rstds)
 {
-    const real *restrict x = start, *restrict gain = gains, *restrict bias = biases;
-    real *restrict y = result, *mean = means, *rstd = rstds;
+    const real *x = start, *gain = gains, *bias = biases;
+    real *y = result, *mean = means, *rstd = rstds;
     for (dim r = 0; r < rows; r++, x += d, y += d) {
         const real m = NAME(row_sum)(x, d) / MAX(d, 1);
-        for (dim i = 0; i < d; i++) y[i] = x[i] - m; /* the variance of what is left: no difference of large numbers */
-        const real s = (real)(1 / sqrt((double)NAME(row_dot)(y, y, d) / MAX(d, 1) + eps));
-        for (dim i = 0; i < d; i++) y[i] = y[i] * s * gain[i] + bias[i];
+        double squares = 0; /* of what is left without the mean: no difference of large numbers */
+        for (dim start = 0; start < d; start += SLICE) {
+            const dim end = MIN(d, start + SLICE);
+            vec sum = {0};
+            for (dim i = start; i < end; i += LANES) {
+                const vec centred = some_or(x + i, MIN(LANES, end - i), m) - m;
+                sum += centred * centred;
+            }
+            squares += NAME(lanes_sum)(sum);
+        }
+        const real s = (real)(1 / sqrt(squares / MAX(d, 1) + eps));
+        for (dim i = 0; i < d; i += LANES) {
+            const dim part = MIN(LANES, d - i);
+            store_some(y + i, (some(x + i, part) - m) * s * some(gain + i, part) + some(bias + i, part), part);
+        }
         mean[r] = m;
         rstd[r] = s;
     }
 }
 
-/* Returns 0, or -1 when there is no memory for three rows. */
+/* The gradients of `count` rows together, 1 or 2, so that a column's gain and bias are loaded and stored once for both. */
+static inline ALWAYS_INLINE void NAME(layer_norm_rows_backward)(
+    const int count, dim d, const real *g, const real *x, const real *gain, const real *mean, const real *rstd,
+    real *dx, real *dgain, real *dbias)
+{
+    double along_one[2] = {0}, along_normed[2] = {0};
+    for (dim start = 0; start < d; start += SLICE) {
+        const dim end = MIN(d, start + SLICE);
+        vec ones[2] = {{0}}, norms[2] = {{0}};
+        for (dim i = start; i < end; i += LANES) {
+            const dim part = MIN(LANES, end - i);
+            vec gain_sum = some(dgain + i, part), bias_sum = some(dbias + i, part);
+            UNROLL for (int r = 0; r < count; r++) {
+                const vec grad = some(g + r * d + i, part), normed = (some(x + r * d + i, part) - mean[r]) * rstd[r];
+                const vec scaled = grad * some(gain + i, part);
+                gain_sum += grad * normed;
+                bias_sum += grad;
+                ones[r] += scaled;
+                norms[r] += scaled * normed;
+            }
+            store_some(dgain + i, gain_sum, part);
+            store_some(dbias + i, bias_sum, part);
+        }
+        UNROLL for (int r = 0; r < count; r++) {
+            along_one[r] += NAME(lanes_sum)(ones[r]);
+            along_normed[r] += NAME(lanes_sum)(norms[r]);
+        }
+    }
+    UNROLL for (int r = 0; r < count; r++) {
+        const real one = (real)(along_one[r] / d), slope = (real)(along_normed[r] / d) * rstd[r];
+        for (dim i = 0; i < d; i += LANES) {
+            const dim part = MIN(LANES, d - i);
+            const vec scaled = some(g + r * d + i, part) * some(gain + i, part), centred = some(x + r * d + i, part) - mean[r];
+            store_some(dx + r * d + i, (scaled - one - centred * slope) * rstd[r], part);
+        }
+    }
+}
+
+/* Returns 0, or -1 when there is no memory for two rows. */
 static int NAME(layer_norm_backward)(
     dim rows, dim d, const void *grad, const void *start, const void *gains, const void *means, const void *rstds,
     void *dx_start, void *dgain_start, void *dbias_start)
 {
-    const real *restrict g = grad, *restrict x = start, *restrict gain = gains, *mean = means, *rstd = rstds;
-    real *restrict dx = dx_start, *restrict dgain = dgain_start, *restrict dbias = dbias_start;
-    real *memory = malloc(3 * d * sizeof(real) + 1);
-    if (!memory) return -1;
-    real *restrict normed = memory, *restrict gain_part = memory + d, *restrict bias_part = memory + 2 * d;
+    const real *g = grad, *x = start, *gain = gains, *mean = means, *rstd = rstds;
+    real *dx = dx_start, *dgain = dgain_start, *dbias = dbias_start;
+    real *gain_part = calloc(2 * d + 1, sizeof(real)), *bias_part = gain_part + d;
+    if (!gain_part) return -1;
     memset(dgain, 0, d * sizeof(real));
     memset(dbias, 0, d * sizeof(real));
-    memset(gain_part, 0, 2 * d * sizeof(real));
-    for (dim r = 0; r < rows; r++, g += d, x += d, dx += d) {
+    for (dim r = 0, end; r < rows; r = end) { /* partial sums, as in reductions.h */
+        end = MIN(rows, r + STRETCH_ROWS);
+        for (; r + 2 <= end; r += 2)
+            NAME(layer_norm_rows_backward)(
+                2, d, g + r * d, x + r * d, gain, mean + r, rstd + r, dx + r * d, gain_part, bias_part);
+        if (r < end)
+            NAME(layer_norm_rows_backward)(
+                1, d, g + r * d, x + r * d, gain, mean + r, rstd + r, dx + r * d, gain_part, bias_part);
         for (dim i = 0; i < d; i++) {
-            normed[i] = (x[i] - mean[r]) * rstd[r];
-            dx[i] = g[i] * gain[i];
-            gain_part[i] += g[i] * normed[i];
-            bias_part[i] += g[i];
+            dgain[i] += gain_part[i];
+            dbias[i] += bias_part[i];
+            gain_part[i] = bias_part[i] = 0;
         }
-        const real along_one = NAME(row_sum)(dx, d) / d, along_normed = NAME(row_dot)(dx, normed, d) / d;
-        for (dim i = 0; i < d; i++) dx[i] = (dx[i] - along_one - normed[i] * along_normed) * rstd[r];
-        if (r % STRETCH_ROWS == STRETCH_ROWS - 1 || r == rows - 1) /* partial sums, as in reductions.h */
-            for (dim i = 0; i < d; i++) {
-                dgain[i] += gain_part[i];
-                dbias[i] += bias_part[i];
-                gain_part[i] = bias_part[i] = 0;
-            }
     }
-    free(memory);
+    free(gain_part);
     return 0;
 }

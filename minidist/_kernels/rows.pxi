@@ -170,5 +170,5 @@ def layer_norm_backward(grad, x, gain, mean, rstd):
         failed = chosen[a.type].layer_norm_backward(
             rows, d, g.data, a.data, w.data, m.data, s.data, to, gains, biases)
     if failed:
-        raise MemoryError("layer_norm_backward: no memory for three rows")
+        raise MemoryError("layer_norm_backward: no memory for two rows")
     return dx, dgain, dbias
