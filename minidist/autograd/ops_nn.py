@@ -4,6 +4,7 @@ Several of these could be composed from the operations before. They stand as one
 faster or more accurate, or where the composition would keep large arrays on the tape. Read next: `check.py`.
 """
 
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -66,17 +67,29 @@ def layer_norm(x: Any, gain: Any, bias: Any, eps: float = 1e-5) -> Tensor:
     return record(y.reshape(shape), (x, to_x), (gain, to_gain), (bias, to_bias))
 
 
-def dropout(x: Any, rate: float, seed: int, purpose: str, step: int, start: int = 0) -> Tensor:
+def dropout(
+    x: Any,
+    rate: float,
+    seed: int,
+    purpose: str,
+    step: int,
+    start: int = 0,
+    stretches: Iterable[tuple[int, int]] | None = None,
+) -> Tensor:
     """Set elements to 0 with probability `rate`, divide the others by 1 - rate (Srivastava et al. 2014).
 
     The mask is a function of (seed, purpose, step, element), not of the rank that draws it: x holds elements
-    `start` to `start + x.size` of the tensor that one process would have.
+    `start` to `start + x.size` of the tensor that one process would have. Where it is a piece along another dim than
+    the first, its elements lie apart there, in `stretches` (start, stop): `nn.Placement(...).stretches()` gives them.
     """
     if not 0 <= rate < 1:
         raise ValueError(f"dropout needs a rate from 0 to below 1, got {rate}")
     (x,) = operands(x)
-    kept = uniform(seed, purpose, step, start, start + x.size) >= rate
-    return multiply(x, kept.reshape(x.shape) / (1 - rate))
+    places = [(start, start + x.size)] if stretches is None else stretches
+    chances = np.concatenate([np.empty(0), *(uniform(seed, purpose, step, *ends) for ends in places)])
+    if chances.size != x.size:
+        raise ValueError(f"dropout got stretches of {chances.size} elements for a tensor of shape {x.shape}")
+    return multiply(x, (chances >= rate).reshape(x.shape) / (1 - rate))
 
 
 def embedding(weight: Any, indices: Any) -> Tensor:

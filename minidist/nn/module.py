@@ -59,7 +59,12 @@ class Weight(Parameter):
             self.bind(drawn)
 
     def place(self, placement: Placement) -> None:
-        """Be this part of the parameter from now on; for a weight that is not drawn yet."""
+        """Be this part of the parameter from now on; for a weight that is not drawn yet (else ValueError)."""
+        if self.array.flags.writeable:
+            raise ValueError(
+                f"{self.label} is drawn already and cannot become a part of itself: declare the model with seed=None, "
+                "spread it over ranks, and then call initialize(seed)"
+            )
         self.placement = placement
         self.array = np.broadcast_to(np.float32(np.nan), placement.here)
 
