@@ -15,6 +15,7 @@ from setuptools._distutils.ccompiler import new_compiler
 from setuptools._distutils.sysconfig import customize_compiler
 
 KERNELS = Path("minidist/_kernels")
+SOURCES = ("paths", "workspace", "avx512", "avx2", "baseline")
 
 
 def openmp() -> list[str]:
@@ -36,7 +37,7 @@ def openmp() -> list[str]:
 OPENMP = openmp()
 compiled = Extension(
     "minidist._kernels.compiled",
-    sources=[str(KERNELS / name) for name in ("compiled.pyx", "paths.c", "avx512.c", "avx2.c", "baseline.c")],
+    sources=[str(KERNELS / "compiled.pyx"), *(str(KERNELS / f"{name}.c") for name in SOURCES)],
     depends=[str(path) for pattern in ("*.h", "*.pxi", "*.pxd") for path in sorted(KERNELS.glob(pattern))],
     extra_compile_args=[
         "-O3",

@@ -94,6 +94,8 @@ int minidist_path_works(const struct path *path);
 
 extern const char *const minidist_ladder_names[];
 extern const int minidist_has_threads; /* built with OpenMP */
+void *minidist_borrow(size_t size); /* workspace.c */
+void minidist_give_back(void *lent);
 extern const struct kernels minidist_avx512[2], minidist_avx2[2], minidist_baseline[2];
 
 /* X86(32, add_ps) is _mm256_add_ps: what the processor can do and C has no operator for. */
@@ -110,6 +112,16 @@ extern const struct kernels minidist_avx512[2], minidist_avx2[2], minidist_basel
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
+/* SHARED(for) before a loop: the threads of a team share its turns, and a thread without a team runs all. */
+#if defined(_OPENMP)
+#include <omp.h>
+#define PRAGMA(text) _Pragma(#text)
+#define SHARED(...) PRAGMA(omp __VA_ARGS__)
+#define this_thread() omp_get_thread_num()
+#else
+#define SHARED(...)
+#define this_thread() 0
 #endif
 #if defined(__clang__) || __GNUC__ >= 12
 #define SHUFFLE __builtin_shufflevector

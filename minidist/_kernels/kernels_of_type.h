@@ -4,6 +4,7 @@
 #include "reductions.h"
 #include "elementwise.h"
 #include "pack.h"
+#include "tile.h"
 #include "one_row.h"
 #include "matmul.h"
 #if REAL_BYTES == 4

@@ -23,191 +23,201 @@
  *        b20 ...
  *
  * Read as it lies, each row of a panel would be in another page of a large matrix, and the processor looks up
- * addresses page by page. Packing also lets B lie in memory in any order, transposed above all. A block of a large A is
- * packed likewise, by tiles: the numbers that one step multiplies with lie side by side. Small matrices need none of
+ * addresses page by page. Packing also lets B lie in memory in any order, transposed above all. A block of a large A
+ * is packed likewise, by tiles: the numbers that one step multiplies with lie side by side. Small matrices need none of
  * that and are read where they are. (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS
- * 2008.) The copying is in pack.h; the steps that lead here, one idea each, are in ladder.h.
+ * 2008.) The tile is in tile.h, the copying in pack.h, the memory for it in workspace.c; the steps that lead here, one
+ * idea each, are in ladder.h.
  *
- * Each element of C is summed in the order of p, whatever the tile it falls in, so a row's result does not depend on
- * which other rows are computed with it (a single row or column aside, which has a loop of its own).
+ * Threads share the packed B. Together they pack it, wait until it is there, and then each takes a block of A, packs
+ * and multiplies it, and takes the next, until there is none: one that is slowed down takes fewer.
+ *
+ *        |  pack B, p < DEPTH  |  blocks of A  |  pack B, p < 2 DEPTH  |  blocks of A  | ...
+ *   0    |  panels 0 1 2       |  0   2   4    |  panels 0 1 2         |  0   3        |
+ *   1    |  panels 3 4 5       |  1   3        |  panels 3 4 5         |  1   2    4   |
+ *
+ * Each element of C is summed in the order of p, whatever the tile it falls in. So a row's result depends neither on
+ * which other rows are computed with it (a single row or column aside, which has a loop of its own) nor on threads.
  */
-#define DEPTH ((dim)256)                            /* a panel of B: at most 32 kB, so it stays in L1 */
-#define BLOCK_ROWS ((dim)240)                       /* a block of A: at most 480 kB, so it stays in L2 */
-#define BLOCK_COLUMNS ((dim)(4096 / sizeof(real)))  /* the packed part of B: at most 1 MB */
-#define STACK ((dim)(32768 / sizeof(real)))         /* packed in less than this: no memory need be asked for */
-#define DIRECT_PANELS 8                             /* with fewer panels of B, packing A costs more than it gives */
-#define FEW_ROWS (2 * TILE_ROWS)                    /* with fewer rows than this, packing B costs more than it gives */
-#define WORTH_A_THREAD 1e6                         /* multiplications: with fewer, waking a thread costs more */
-#define SMALL ((dim)(32768 / sizeof(real)))         /* a matrix that stays in L1 as it is */
+#define DEPTH ((dim)256)                    /* a panel of B: 32 kB at most, so it stays in L1 */
+#define BLOCK_ROWS ((dim)240)               /* a block of A: 480 kB at most, so it stays in L2 */
+#define BLOCK_COLUMNS ((dim)4096)           /* the packed part of B: 8 MB at most, so it stays in L3 */
+#define STACK ((dim)(32768 / sizeof(real))) /* packed in less than this: no memory need be borrowed */
+#define SMALL ((dim)(32768 / sizeof(real))) /* a matrix that stays in L1 as it is */
+#define DIRECT_PANELS 8                     /* with fewer panels of B, packing A costs more than it gives */
+#define FEW_ROWS (2 * TILE_ROWS)            /* with fewer rows than this, packing B costs more than it gives */
+#define LEAST_TILES 4                       /* in a block: with fewer, fetching a panel costs more than using it */
+#define BLOCKS_PER_THREAD 4                 /* so many at least, or who is slow would keep the others waiting */
+#define WORTH_A_THREAD 1e6                  /* multiplications: with fewer, waking a thread costs more */
 
-/* One tile: C[rows x columns] (+)= A[rows x depth] B[depth x columns]. `rows` and `vectors` are constants where this is
- * inlined, so the loops over them disappear and `sum` lives in registers. */
-static inline ALWAYS_INLINE void NAME(tile)(
-    const int rows, const int vectors, dim depth, const real *a, dim a_row, dim a_col,
-    const real *b, dim b_row, real *c, dim c_row, dim columns, int add)
+/* How a product is cut and packed: decided once, from its size, and then the same for all threads. */
+struct NAME(plan) {
+    int threads, direct_a, direct_b; /* direct: read where it lies */
+    dim depth, width, height;        /* of a part: `depth` columns of A, `width` columns of B, `height` rows of A */
+    dim width_of_unit;               /* what one thread takes at once: a block of A and so many columns of B */
+    dim a_size, b_size;
+    real *packed_a, *packed_b; /* of A, each thread has its own */
+};
+
+/* What is packed of B at a time: `steps` rows from p on, the columns from `column` to `end`. */
+struct NAME(slice) {
+    dim p, steps, column, end;
+};
+
+static inline dim NAME(parts)(dim n, dim size) { return (n + size - 1) / size; }
+
+/* Cut n into equal parts of about `size` at most, rounded up to full units, and return their size; the last is less. */
+static inline dim NAME(cut)(dim n, dim size, dim unit)
 {
-    vec sum[TILE_ROWS][TILE_VECTORS];
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int v = 0; v < vectors; v++) {
-            sum[i][v] = (vec){0};
-            __builtin_prefetch(c + i * c_row + v * LANES, 1);  /* needed when the loop below is done */
+    return n <= size ? n : NAME(parts)(NAME(parts)(n, NAME(parts)(n, size)), unit) * unit;
+}
+
+/* Make the plan. What is small is read where it lies: copying takes as long as some multiplications of each number. */
+static struct NAME(plan) NAME(decide)(const struct product *x, int threads)
+{
+    struct NAME(plan) plan = {.threads = threads};
+    const int small_b = x->k * x->n <= SMALL;
+    plan.direct_b = x->b_col == 1 && (x->m <= FEW_ROWS || small_b);
+    plan.direct_a = x->n <= DIRECT_PANELS * TILE_COLUMNS || x->m * x->k <= 2 * SMALL;
+    plan.depth = NAME(cut)(x->k, DEPTH, 1);
+    plan.width = plan.width_of_unit = MIN(x->n, BLOCK_COLUMNS);
+    if (plan.direct_b && small_b && x->n > TILE_COLUMNS) plan.height = TILE_ROWS; /* B stays in L1 while A passes by */
+    else plan.height = plan.direct_a && threads == 1 ? x->m : NAME(cut)(x->m, BLOCK_ROWS, TILE_ROWS);
+    if (threads > 1) {
+        const dim units = threads * BLOCKS_PER_THREAD, rows = NAME(cut)(x->m, NAME(parts)(x->m, units), TILE_ROWS);
+        plan.height = MIN(plan.height, MAX(rows, LEAST_TILES * TILE_ROWS));
+        const dim across = NAME(parts)(units, NAME(parts)(x->m, plan.height)); /* if there are too few blocks of A */
+        plan.width_of_unit = NAME(cut)(plan.width, NAME(parts)(plan.width, across), TILE_COLUMNS);
+    }
+    const dim panels = plan.direct_b ? x->n % LANES != 0 : NAME(parts)(plan.width, TILE_COLUMNS);
+    plan.b_size = panels * TILE_COLUMNS * plan.depth;
+    plan.a_size = plan.direct_a ? 0 : plan.height * plan.depth;
+    return plan;
+}
+
+/* Where panel j of B is read: packed, or as it lies. Only full vectors can be read as they lie. */
+static inline int NAME(lies_well)(const struct NAME(plan) *plan, const struct NAME(slice) *s, dim j)
+{
+    return plan->direct_b && MIN(TILE_COLUMNS, s->end - j) % LANES == 0;
+}
+static inline real *NAME(packed_panel)(const struct NAME(plan) *plan, const struct NAME(slice) *s, dim j)
+{
+    return plan->packed_b + (plan->direct_b ? 0 : (j - s->column) * s->steps); /* of a direct B: the last one only */
+}
+static inline const real *NAME(b_at)(const struct product *x, dim p, dim j)
+{
+    return (const real *)x->b + p * x->b_row + j * x->b_col;
+}
+
+/* Pack what is needed of a slice of B; threads take panels in turn. */
+static void NAME(pack_slice)(const struct product *x, const struct NAME(plan) *plan, const struct NAME(slice) *s)
+{
+    SHARED(for)
+    for (dim j = s->column; j < s->end; j += TILE_COLUMNS) {
+        const dim columns = MIN(TILE_COLUMNS, s->end - j);
+        const real *b = NAME(b_at)(x, s->p, j);
+        real *to = NAME(packed_panel)(plan, s, j);
+        if (NAME(lies_well)(plan, s, j)) continue;
+        if (columns <= LANES && x->b_col == 1) NAME(copy_rows)(s->steps, columns, b, x->b_row, to, TILE_COLUMNS);
+        else NAME(pack_panel)(s->steps, columns, b, x->b_row, x->b_col, to);
+    }
+}
+
+/* A block of A from `row` on, times the columns of a slice of B from `column` to `end`. The block has tiles of two
+ * heights, `height` + 1 and `height`, so that none is left with a row or two: they would be slow. */
+static void NAME(block)(
+    const struct product *x, const struct NAME(plan) *plan, const struct NAME(slice) *s,
+    dim row, dim column, dim end, real *packed_a)
+{
+    const dim rows = MIN(plan->height, x->m - row), tiles = NAME(parts)(rows, TILE_ROWS), height = rows / tiles;
+    const dim taller = rows % tiles, split = taller * (height + 1); /* tiles of height + 1, and their rows */
+    const int add = x->accumulate || s->p > 0, last = s->p + s->steps == x->k;
+    const real *a = (const real *)x->a + row * x->a_row + s->p * x->a_col;
+    if (!plan->direct_a) NAME(pack_block)(taller, tiles, height, s->steps, a, x->a_row, x->a_col, packed_a);
+
+    for (dim j = column; j < end; j += TILE_COLUMNS) {
+        const dim columns = MIN(TILE_COLUMNS, end - j);
+        const int direct = NAME(lies_well)(plan, s, j);
+        const real *b = direct ? NAME(b_at)(x, s->p, j) : NAME(packed_panel)(plan, s, j);
+        const dim b_row = direct ? x->b_row : TILE_COLUMNS;
+        real *c = (real *)x->c + row * x->c_row + j;
+        for (int part = 0; part < 2; part++) {
+            const dim count = part ? tiles - taller : taller, h = part ? height : height + 1, from = part ? split : 0;
+            if (plan->direct_a)
+                NAME(column_of_tiles)(count, h, columns, s->steps, a + from * x->a_row, h * x->a_row, x->a_row,
+                                      x->a_col, b, b_row, c + from * x->c_row, x->c_row, add);
+            else
+                NAME(column_of_tiles)(count, h, columns, s->steps, packed_a + from * s->steps, h * s->steps, 1, h,
+                                      b, b_row, c + from * x->c_row, x->c_row, add);
         }
-
-    for (dim p = 0; p < depth; p++) {
-        vec right[TILE_VECTORS];
-        UNROLL for (int v = 0; v < vectors; v++) right[v] = load(b + v * LANES);
-        UNROLL for (int i = 0; i < rows; i++)
-            UNROLL for (int v = 0; v < vectors; v++) sum[i][v] += a[i * a_row] * right[v];
-        a += a_col;
-        b += b_row;
-    }
-
-    const dim last = columns - (vectors - 1) * LANES;  /* how many numbers of the last vector are real */
-    UNROLL for (int i = 0; i < rows; i++) {
-        UNROLL for (int v = 0; v < vectors; v++) {
-            real *to = c + i * c_row + v * LANES;
-            if (v < vectors - 1 || last == LANES) store(to, add ? load(to) + sum[i][v] : sum[i][v]);
-            else store_part(to, add ? load_part(to, last) + sum[i][v] : sum[i][v], last);
-        }
+        if (last && (x->bias || x->activation))
+            NAME(finish)(rows, columns, c, x->c_row, x->bias ? (const real *)x->bias + j : NULL, x->activation);
     }
 }
 
-/* Any tile, by its size: the row of C that a big matrix ends with is as fast as a tile of that size can be. */
-static void NAME(any_tile)(
-    dim rows, dim columns, dim depth, const real *a, dim a_row, dim a_col,
-    const real *b, dim b_row, real *c, dim c_row, int add)
+/* All blocks of A times a slice of B; a thread that has done one takes the next. */
+static void NAME(multiply_slice)(
+    const struct product *x, const struct NAME(plan) *plan, const struct NAME(slice) *s, real *packed_a)
 {
-#define TILE(r, v) NAME(tile)(r, v, depth, a, a_row, a_col, b, b_row, c, c_row, columns, add)
-#define CASE(r) case r: if (r <= TILE_ROWS) { if (columns > LANES) TILE(r, 2); else TILE(r, 1); } break;
-    switch (rows) {
-        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
-        CASE(13) CASE(14)
+    if (plan->threads == 1) { /* the loop below, without asking anybody: small products take less time than that */
+        for (dim row = 0; row < x->m; row += plan->height) NAME(block)(x, plan, s, row, s->column, s->end, packed_a);
+        return;
     }
-#undef CASE
-#undef TILE
+    SHARED(for collapse(2) schedule(dynamic))
+    for (dim row = 0; row < x->m; row += plan->height)
+        for (dim column = s->column; column < s->end; column += plan->width_of_unit)
+            NAME(block)(x, plan, s, row, column, MIN(s->end, column + plan->width_of_unit), packed_a);
 }
 
-/* What happens to C after the product, while it is still in the L1 cache: add the bias of each column, then bend. */
-static void NAME(finish)(dim rows, dim columns, real *c, dim c_row, const real *bias, int activation)
+/* One thread's share of the product. At the end of each shared loop, threads wait for each other. */
+static void NAME(share)(const struct product *x, const struct NAME(plan) *plan, int thread)
 {
-    for (dim i = 0; i < rows; i++, c += c_row) {
-        if (bias) for (dim j = 0; j < columns; j++) c[j] += bias[j];
-        if (activation == RELU) NAME(relu)(columns, c, c);
-        if (activation == GELU) NAME(gelu)(columns, c, c);
-    }
-}
-
-/* The whole product on one thread. C's rows are contiguous; A and B may lie in any order. */
-static int NAME(product)(const struct product *x)
-{
-    const dim m = x->m, n = x->n, k = x->k, a_row = x->a_row, a_col = x->a_col, b_row = x->b_row, b_col = x->b_col;
-    const dim c_row = x->c_row;
-    const real *a = x->a, *b = x->b, *bias = x->bias;
-    real *c = x->c;
-    const int finish = bias || x->activation;
-    if (m == 0 || n == 0) return 0;
-    if (k == 0) {
-        for (dim i = 0; i < m && !x->accumulate; i++) memset(c + i * c_row, 0, n * sizeof(real));
-        if (finish) NAME(finish)(m, n, c, c_row, bias, x->activation);
-        return 0;
-    }
-
-    if (n == 1 && m > 1 && (c_row == 1) && !finish) { /* a matrix times a column: transposed, a row times a matrix */
-        const struct product turned = {1, m, k, b, b_col, b_row, a, a_col, a_row, c, m, x->accumulate, NULL, 0};
-        return NAME(product)(&turned);
-    }
-    if (m == 1 && (b_col == 1 || (b_row == 1 && a_col == 1))) {
-        if (b_col == 1) NAME(row_by_rows)(n, k, a, a_col, b, b_row, c, x->accumulate);
-        else NAME(row_by_columns)(n, k, a, b, b_col, c, x->accumulate);
-        if (finish) NAME(finish)(1, n, c, c_row, bias, x->activation);
-        return 0;
-    }
-
-    const int direct_b = b_col == 1 && (m <= FEW_ROWS || k * n <= SMALL);
-    const int direct_a = n <= DIRECT_PANELS * TILE_COLUMNS || m * k <= 2 * SMALL;
-    const int rows_first = direct_b && k * n <= SMALL;
-    const dim block_rows = direct_a ? m : MIN(m, BLOCK_ROWS), depth = MIN(k, DEPTH), width = MIN(n, BLOCK_COLUMNS);
-    const dim panels = direct_b ? n % LANES != 0 : (width + TILE_COLUMNS - 1) / TILE_COLUMNS;
-    const dim b_size = panels * TILE_COLUMNS * depth, a_size = direct_a ? 0 : block_rows * depth;
-    real on_stack[STACK] __attribute__((aligned(64)));
-    real *memory = NULL, *packed_b = on_stack;
-    if (a_size + b_size > STACK) {
-        memory = malloc((a_size + b_size) * sizeof(real) + 64);
-        if (!memory) return -1;
-        packed_b = (real *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-    }
-    real *packed_a = packed_b + b_size;
-
-    for (dim p = 0; p < k; p += DEPTH) {
-        const dim steps = MIN(DEPTH, k - p);
-        const int add = x->accumulate || p > 0, end = finish && p + steps == k;
-        for (dim j0 = 0; j0 < n; j0 += BLOCK_COLUMNS) {
-            const dim j1 = MIN(n, j0 + BLOCK_COLUMNS);
-            for (dim i0 = 0; i0 < m; i0 += block_rows) {
-                const dim rows = MIN(block_rows, m - i0), tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
-                if (!direct_a)
-                    for (dim t = 0, i = 0; t < tiles; t++) {
-                        const dim height = rows / tiles + (t < rows % tiles);
-                        NAME(pack_tile)(height, steps, a + (i0 + i) * a_row + p * a_col, a_row, a_col, packed_a + i * steps);
-                        i += height;
-                    }
-                /* A small B stays in L1 while A and C pass by once; of a large one, a panel does. */
-                for (dim turn = 0; turn < (rows_first ? tiles : 1); turn++)
-                  for (dim j = j0; j < j1; j += TILE_COLUMNS) {
-                    const dim columns = MIN(TILE_COLUMNS, j1 - j);
-                    const real *right = b + p * b_row + j * b_col;
-                    dim right_row = b_row;
-                    if (!direct_b || columns % LANES) {
-                        real *panel = direct_b ? packed_b : packed_b + (j - j0) * steps;
-                        if (i0 == 0 && turn == 0) NAME(pack_panel)(steps, columns, right, b_row, b_col, panel);
-                        right = panel;
-                        right_row = TILE_COLUMNS;
-                    }
-                    const dim first = rows_first ? turn : 0, last = rows_first ? turn + 1 : tiles;
-                    for (dim t = first; t < last; t++) {
-                        const dim height = rows / tiles + (t < rows % tiles), i = t * (rows / tiles) + MIN(t, rows % tiles);
-                        const real *left = direct_a ? a + (i0 + i) * a_row + p * a_col : packed_a + i * steps;
-                        real *to = c + (i0 + i) * c_row + j;
-                        NAME(any_tile)(height, columns, steps, left, direct_a ? a_row : 1, direct_a ? a_col : height,
-                                       right, right_row, to, c_row, add);
-                        if (end) NAME(finish)(height, columns, to, c_row, bias ? bias + j : NULL, x->activation);
-                    }
-                }
-            }
+    struct NAME(slice) s;
+    for (s.p = 0; s.p < x->k; s.p += s.steps) {
+        s.steps = MIN(plan->depth, x->k - s.p);
+        for (s.column = 0; s.column < x->n; s.column = s.end) {
+            s.end = MIN(x->n, s.column + plan->width);
+            if (plan->b_size) NAME(pack_slice)(x, plan, &s);
+            NAME(multiply_slice)(x, plan, &s, plan->packed_a + thread * plan->a_size);
         }
     }
-    free(memory);
-    return 0;
 }
 
-/* The product by several threads: each computes some rows of C, or some columns if C is wide, as a product of its own.
- * Cuts fall between tiles, and each number of C is summed in the order of p as ever, so the number of threads changes
- * no bit of the result. */
+/* What needs no tiles: nothing to add up, or one row (or column: transposed, a row). Return whether it was that. */
+static int NAME(special)(const struct product *x)
+{
+    const int row = x->m == 1 && (x->b_col == 1 || (x->b_row == 1 && x->a_col == 1));
+    if (x->m == 0 || x->n == 0) return 1;
+    if (x->n == 1 && x->m > 1 && x->c_row == 1 && x->k && !x->bias && !x->activation) {
+        const struct product turned = {1, x->m, x->k, x->b, x->b_col, x->b_row, x->a, x->a_col, x->a_row, x->c, x->m,
+                                       x->accumulate, NULL, NONE};
+        return NAME(special)(&turned);
+    }
+    if (x->k && !row) return 0;
+    if (x->k == 0)
+        for (dim i = 0; i < x->m && !x->accumulate; i++) memset((real *)x->c + i * x->c_row, 0, x->n * sizeof(real));
+    else if (x->b_col == 1) NAME(row_by_rows)(x->n, x->k, x->a, x->a_col, x->b, x->b_row, x->c, x->accumulate);
+    else NAME(row_by_columns)(x->n, x->k, x->a, x->b, x->b_col, x->c, x->accumulate);
+    NAME(finish)(x->m, x->n, x->c, x->c_row, x->bias, x->activation);
+    return 1;
+}
+
+/* The whole product. C's rows are contiguous; A and B may lie in any order. Return -1 if there is no memory. */
 static int NAME(matmul)(const struct product *x, int threads)
 {
-    const int by_rows = x->m >= x->n;
-    const dim unit = by_rows ? TILE_ROWS : TILE_COLUMNS, units = ((by_rows ? x->m : x->n) + unit - 1) / unit;
-    if (threads > units / 2) threads = (int)(units / 2);
-    if (threads < 2 || (double)x->m * x->n * x->k < WORTH_A_THREAD || MIN(x->m, x->n) < 2) return NAME(product)(x);
-
-    int failed = 0;
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(| : failed)
-#endif
-    for (int t = 0; t < threads; t++) {
-        const dim start = units * t / threads * unit, end = units * (t + 1) / threads * unit;
-        struct product part = *x;
-        if (by_rows) {
-            part.m = MIN(end, x->m) - start;
-            part.a = (const real *)x->a + start * x->a_row;
-            part.c = (real *)x->c + start * x->c_row;
-        } else {
-            part.n = MIN(end, x->n) - start;
-            part.b = (const real *)x->b + start * x->b_col;
-            part.c = (real *)x->c + start;
-            part.bias = x->bias ? (const real *)x->bias + start : NULL;
-        }
-        failed |= NAME(product)(&part);
+    if (NAME(special)(x)) return 0;
+    if ((double)x->m * x->n * x->k < WORTH_A_THREAD) threads = 1;
+    struct NAME(plan) plan = NAME(decide)(x, threads);
+    real on_stack[STACK] __attribute__((aligned(64)));
+    const dim size = plan.b_size + threads * plan.a_size;
+    plan.packed_b = size <= STACK ? on_stack : minidist_borrow(size * sizeof(real));
+    if (!plan.packed_b) return -1;
+    plan.packed_a = plan.packed_b + plan.b_size;
+    if (threads == 1) NAME(share)(x, &plan, 0);
+    else {
+        SHARED(parallel num_threads(threads))
+        NAME(share)(x, &plan, this_thread());
     }
-    return failed;
+    if (size > STACK) minidist_give_back(plan.packed_b);
+    return 0;
 }

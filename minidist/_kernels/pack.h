@@ -53,3 +53,15 @@ static void NAME(pack_tile)(dim rows, dim depth, const real *a, dim a_row, dim a
         for (dim p = 0; p < depth; p++)
             for (dim i = 0; i < rows; i++) to[p * rows + i] = a[i * a_row + p * a_col];
 }
+
+/* Copy a block of A: `taller` of its `tiles` have a row more than `height`. */
+static void NAME(pack_block)(
+    dim taller, dim tiles, dim height, dim depth, const real *a, dim a_row, dim a_col, real *to)
+{
+    for (dim t = 0; t < tiles; t++) {
+        const dim rows = height + (t < taller);
+        NAME(pack_tile)(rows, depth, a, a_row, a_col, to);
+        a += rows * a_row;
+        to += rows * depth;
+    }
+}

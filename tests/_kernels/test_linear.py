@@ -55,7 +55,10 @@ def test_out_may_not_overlap_the_bias(kernels, dtype):
 
 
 @pytest.mark.parametrize("order", ["CC", "CF", "FC"])
-@pytest.mark.parametrize("shape", [(300, 200, 150), (150, 200, 301), (61, 700, 90), (90, 300, 2000)])
+@pytest.mark.parametrize(
+    "shape",
+    [(300, 200, 150), (150, 200, 301), (61, 700, 90), (90, 300, 2000), (20, 300, 2000), (2000, 300, 10)],
+)
 def test_the_number_of_threads_changes_no_bit(kernels, dtype, shape, order):
     m, k, n = shape
     rng = np.random.default_rng(0)

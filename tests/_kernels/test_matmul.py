@@ -1,5 +1,7 @@
 """The product against NumPy's in float64: shapes around every tile edge, layouts, out and accumulate."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -160,3 +162,14 @@ def test_alignment_does_not_change_a_bit(kernels, dtype):
         moved[offset : offset + 40 * 70] = memory[: 40 * 70]
         result = kernels.matmul(moved[offset : offset + 40 * 70].reshape(40, 70), b)
         assert result.tobytes() == expected.tobytes()
+
+
+def test_products_at_the_same_time_do_not_share_the_memory_they_pack_into(kernels, dtype):
+    rng = np.random.default_rng(0)
+    pairs = [rng.uniform(-1, 1, (2, n, n)).astype(dtype) for n in (300, 350, 300, 400)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            for (a, b), result in zip(
+                pairs, pool.map(lambda pair: kernels.matmul(*pair), pairs), strict=True
+            ):
+                check(result, a, b)
