@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from minidist.autograd import Tensor, ops
-from minidist.comm import Communicator, world
+from minidist.comm import Communicator, Mesh, world
 from minidist.models import MLP
 from minidist.nn import Bucket, flatten
 from minidist.optim import SGD
@@ -35,8 +35,8 @@ class ByRing(DataParallel):
     """Send every bucket round our ring, whatever its size."""
 
     def gradient_ready(self, bucket: Bucket) -> None:
-        gradients = bucket.gradients
-        self._requests.append(self.comm.iall_reduce(gradients, out=gradients, algorithm="ring"))
+        gradients, comm = bucket.gradients, self.mesh.comm(*bucket.group.axes)
+        self._requests.append(comm.iall_reduce(gradients, out=gradients, algorithm="ring"))
 
 
 class AfterBackward(DataParallel):
@@ -55,7 +55,7 @@ def trainer(comm: Communicator, kind: type[DataParallel], shared: bool) -> Calla
     """Make a function that trains for some steps."""
     model = MLP([784, 1024, 1024, 10])
     groups = flatten(model)
-    sync = kind(comm, groups, SGD(groups, lr=0.01), shared_memory=shared)
+    sync = kind(Mesh(comm, data=comm.size), groups, SGD(groups, lr=0.01), shared_memory=shared)
 
     def loss(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
         return ops.cross_entropy(outputs, labels, count)

@@ -12,7 +12,8 @@ They are stored with *release* and read with *acquire*: whoever sees the number 
 the number was stored. While a rank waits it does what it does in all other waits (`progress.py`).
 
 Cost for p ranks and vectors of n bytes: every rank reads (p-1)/p n bytes of others and writes as many; that is what
-the ring sends and receives, and it is counted so: p-1 reads and p-1 writes of n/p bytes (pieces are whole cache lines).
+the ring sends and receives, and it is counted so: p-1 reads and p-1 writes of n/p bytes (in fact pieces end where
+cache lines do).
 
 The memory comes from `comm.allocate_shared(n, dtype)`; `mapping.py` says how processes get to see it.
 """
@@ -85,8 +86,10 @@ class SharedMemory:
                 max((line + mine.start) * LINE, start), min((line + mine.stop) * LINE, start + nbytes)
             )
             parts = self.vectors[:, piece].view(dtype)
+            even = cut(x.size, len(self.vectors))[rank]
+            nominal = (even.stop - even.start) * dtype.itemsize
             has_kernel = op == "sum" and dtype in (np.float32, np.float64)
-            plan = self._plans[facts] = Plan(told, parts, has_kernel, parts[0].nbytes)
+            plan = self._plans[facts] = Plan(told, parts, has_kernel, nominal)
         return plan
 
 
@@ -97,7 +100,7 @@ class Plan:
     told: np.ndarray  # the stretch's start and bytes, a digest of dtype and op: the same on every rank
     parts: np.ndarray  # (ranks, n) this rank's piece of every vector: cache lines that nobody else writes
     has_kernel: bool
-    nbytes: int  # of one of the parts
+    nbytes: int  # of one of the parts, as it is counted: the stretch cut evenly
 
 
 class Begun(NamedTuple):
