@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 
-from minidist.comm.all_reduce import choose
+from minidist.comm.all_reduce import choose, ring_blocks
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ def all_reduce(n: int, itemsize: int, rank: int, size: int, algorithm: str | Non
     if algorithm == "shared":  # reads of the others' piece, and writes to it
         return Traffic(2 * (size - 1), 2 * (size - 1) * even(n, size)[rank] * itemsize)
     if algorithm == "ring":
-        pieces = [piece * itemsize for piece in even(n, size)]
+        blocks = [even(block.stop - block.start, size) for block in ring_blocks(n, itemsize, size)]
         # The reduce-scatter passes on every piece but the own one, the all-gather every piece but the next rank's.
-        return Traffic(2 * (size - 1), 2 * nbytes - pieces[rank] - pieces[(rank + 1) % size])
+        kept = sum(pieces[rank] + pieces[(rank + 1) % size] for pieces in blocks) * itemsize
+        return Traffic(2 * (size - 1) * len(blocks), 2 * nbytes - kept)
     if algorithm == "recursive_doubling":
         power = 1 << (size.bit_length() - 1)
         paired = 2 * (size - power)
