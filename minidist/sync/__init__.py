@@ -5,4 +5,6 @@ clipping.py         the norm of a gradient that is spread over ranks
 data_parallel.py    sum the gradients of all replicas in every step
 partial.py          sum what the ranks of one replica have of a gradient, where replicas step on their own
 model_averaging.py  let replicas step on their own, and average their weights now and then
+parameter_server.py push gradients to servers that stand apart, and pull weights: the workers' side; with
+                    link.py (who is who), server.py (the servers' side), staleness.py (how old weights may be)
 """
