@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from minidist.comm.all_reduce import reduce_tree, ring_reduce_scatter, tree_neighbours
-from minidist.comm.arrays import describe, is_plain
+from minidist.comm.arrays import cut, describe, is_plain
 from minidist.comm.channel import Channel, new_array
 from minidist.comm.errors import MessageMismatch
 from minidist.comm.message import Header
@@ -121,28 +121,36 @@ def scatter(channel: Channel, pieces: list[np.ndarray] | None, root: int) -> Ste
     return pieces[root].copy()
 
 
-def all_gather(channel: Channel, x: np.ndarray) -> Steps:
-    """Pass every rank's x around a ring; all join them along axis 0.
+def all_gather(channel: Channel, x: np.ndarray, out: np.ndarray | None = None) -> Steps:
+    """Pass every rank's x around a ring; all join them along axis 0, or find them in `out`, cut by `cut`.
 
-    Pieces are received straight into the result as long as all are of one shape, which is the usual case.
+    Pieces are received straight into the result as long as their sizes are as expected: in `out` as equal as they
+    can be, else all of one shape.
     """
     rank, size = channel.rank, channel.size
     row = (1, *x.shape) if x.ndim == 0 else x.shape  # a 0-d value is one row
-    result = np.empty((size, *row), x.dtype)
-    result[rank] = x
-    pieces: dict[int, np.ndarray] = {rank: result[rank]}
+    result = np.empty((size * row[0], *row[1:]), x.dtype) if out is None else out
+    expected = [result[piece] for piece in cut(len(result), size)]
+    pieces: dict[int, np.ndarray] = {rank: x.reshape(row)}
+    if pieces[rank].shape == expected[rank].shape:
+        expected[rank][...] = x
+        pieces[rank] = expected[rank]
     for step in range(size - 1):
         mine, next_ = pieces[(rank - step) % size], (rank - step - 1) % size
 
-        def place(header: Header, sender: int, next_: int = next_) -> np.ndarray:
-            return (
-                result[next_] if (header.dtype, header.shape) == (x.dtype, row) else new_array(header, sender)
-            )
+        def place(header: Header, sender: int, place_: np.ndarray = expected[next_]) -> np.ndarray:
+            return place_ if fits(header, place_) else new_array(header, sender)
 
         pieces[next_] = yield from channel.exchange(mine, (rank + 1) % size, (rank - 1) % size, place)
-    if all(piece.base is result for piece in pieces.values()):
-        return result.reshape(size * row[0], *row[1:])
-    return join([pieces[source] for source in range(size)])
+    if all(pieces[source] is expected[source] for source in range(size)):
+        return result
+    joined = join([pieces[source] for source in range(size)])
+    if out is None:
+        return joined
+    raise MessageMismatch(
+        f"the ranks' pieces are {[len(pieces[source]) for source in range(size)]} rows, and out is "
+        f"{describe(out.dtype, out.shape)}: give pieces that are as equal as {size} pieces of {len(out)} rows can be"
+    )
 
 
 def reduce_scatter(channel: Channel, x: np.ndarray, reduce_two: np.ufunc, pieces: list[slice]) -> Steps:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minidist.comm import all_reduce, collectives, shared_memory
-from minidist.comm.arrays import as_array, check_out, cut, describe
+from minidist.comm.arrays import as_array, check_out, cut, describe, is_plain
 from minidist.comm.channel import Channel
 from minidist.comm.core import PURPOSES
 from minidist.comm.point_to_point import PointToPoint
@@ -152,14 +152,24 @@ class Communicator(PointToPoint):
 
         return self._collective("reduce_scatter", steps, purpose, array, reduction=op)
 
-    def all_gather(self, x: Any, *, purpose: str = "user") -> np.ndarray:
-        """Give every rank all ranks' x, joined along axis 0. Row counts may differ; a 0-d value is one row."""
-        return self.iall_gather(x, purpose=purpose).wait()
+    def all_gather(self, x: Any, out: np.ndarray | None = None, *, purpose: str = "user") -> np.ndarray:
+        """Give every rank all ranks' x, joined along axis 0. Row counts may differ; a 0-d value is one row.
 
-    def iall_gather(self, x: Any, *, purpose: str = "user") -> Request:
+        out: filled and returned if given; then the row counts must be as equal as can be, the first ranks' larger.
+        x may be this rank's rows of it.
+        """
+        return self.iall_gather(x, out, purpose=purpose).wait()
+
+    def iall_gather(self, x: Any, out: np.ndarray | None = None, *, purpose: str = "user") -> Request:
         """Start an all-gather; `wait()` gives all ranks' x joined."""
         array = as_array(x)
-        return self._collective("all_gather", lambda ch: collectives.all_gather(ch, array), purpose, array)
+        if out is not None and not is_plain(check_out(out)):
+            raise ValueError("out must be C-ordered, of native byte order: give np.empty(shape, dtype)")
+
+        def steps(channel: Channel) -> Steps:
+            return collectives.all_gather(channel, array, out)
+
+        return self._collective("all_gather", steps, purpose, array)
 
     def broadcast(self, x: Any, root: int = 0, *, purpose: str = "user") -> np.ndarray:
         """Give every rank the root's x.

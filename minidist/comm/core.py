@@ -61,6 +61,13 @@ class Core:
         """End every rank of the job at once, with this exit code."""
         self.endpoint.abort(code)
 
+    def next_channel(self, purpose: str) -> Channel:
+        """Give the channel with the next collective's tag; every rank must ask for it in the same order."""
+        tags = self.endpoint.collective_tags
+        tag = tags[self._collectives % len(tags)]
+        self._collectives += 1
+        return Channel(self, tag, purpose)
+
     def _collective(
         self,
         operation: str,
@@ -70,10 +77,7 @@ class Core:
         **facts: Any,
     ) -> Request:
         """Start the next collective."""
-        number, tags = self._collectives, self.endpoint.collective_tags
-        tag = tags[number % len(tags)]
-        self._collectives += 1
-        channel = Channel(self, tag, purpose)
+        number, channel = self._collectives, self.next_channel(purpose)
         return self._start(operation, steps(channel), purpose, array, sequence=number, **facts)
 
     def _point_to_point(

@@ -250,3 +250,22 @@ def test_the_one_that_failed_is_reported_not_those_who_waited_for_it():
     with pytest.raises(ZeroDivisionError) as caught:
         run_ranks(on_rank, 3)
     assert caught.value.rank == 2
+
+
+@pytest.mark.ranks(1, 2, 3, 4)
+def test_all_gather_fills_memory_in_which_its_own_rows_already_lie(comm):
+    for length in (0, 2, 7, 3000):
+        out = np.full((length, 2), np.nan)
+        mine = np.array_split(out, comm.size)[comm.rank]
+        mine[...] = comm.rank
+        assert comm.all_gather(mine, out=out) is out
+        expected = [rows(rank, len(p)) for rank, p in enumerate(np.array_split(out, comm.size))]
+        np.testing.assert_array_equal(out, np.concatenate(expected))
+
+
+@pytest.mark.ranks(3)
+def test_all_gather_refuses_memory_that_the_pieces_do_not_fit(comm):
+    with pytest.raises(MessageMismatch, match=r"pieces are \[1, 1, 1\] rows, and out is float64 \(4, 2\)"):
+        comm.all_gather(rows(comm.rank, 1), out=np.zeros((4, 2)))
+    with pytest.raises(ValueError, match="out must be C-ordered"):
+        comm.all_gather(rows(comm.rank, 1), out=np.zeros((3, 2), order="F"))
