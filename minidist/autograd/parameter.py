@@ -5,8 +5,8 @@
 
 In a distributed program more can happen to weights than an update: they are averaged with other ranks' while
 a tape still needs the old ones, or they are not even here until somebody fetches them. Hence a version,
-counted by every update and checked by backward, and a `watch`, which is told when weights are read. Read
-next: `tape.py`.
+counted by every update and checked by backward, and a `watch`, which is told when weights are read. The gradient's
+memory, too, may come only when there is something to write: from a `lender`. Read next: `tape.py`.
 """
 
 from collections.abc import Callable
@@ -36,6 +36,7 @@ class Parameter(Tensor):
         backward that would read another version than its forward did is refused, quoting both lines.
     updated_at: the line of the user's program that updated them last.
     watch: is told when the weights are about to be read and when that is over; None, or a `Watch`.
+    lender: is called before a step's first contribution to the gradient, and binds memory for it; None where it stays.
     placement: what part of the whole model's parameter this is (minidist/nn/placement.py); None: all of it.
     grad_written: whether this step has contributed to the gradient yet. The first contribution is *written*,
         later ones are added, so nobody has to fill gradients with zeros between steps.
@@ -47,6 +48,7 @@ class Parameter(Tensor):
         "bound",
         "grad_written",
         "gradient",
+        "lender",
         "name",
         "placement",
         "version",
@@ -70,6 +72,7 @@ class Parameter(Tensor):
         self.version = 0
         self._updated_at: source.Line | None = None
         self.watch: Watch | None = None
+        self.lender: Callable[[Parameter], None] | None = None
         self.placement: Any = None
 
     # ---- weights
@@ -116,7 +119,7 @@ class Parameter(Tensor):
 
     def __reduce__(self) -> Any:
         """Travel (pickle, copy) with the weights, but out of the flat vectors, without gradient and watch."""
-        left = ("array", "gradient", "grad_written", "bound", "watch", "_updated_at")
+        left = ("array", "gradient", "grad_written", "bound", "watch", "lender", "_updated_at")
         slots = [
             name for kind in type(self).__mro__ if issubclass(kind, Parameter) for name in kind.__slots__
         ]
@@ -179,6 +182,8 @@ class Parameter(Tensor):
 
     def accumulate_direct(self, function: Callable[[Array, Array | None, bool], Array], g: Array) -> None:
         """Let function(g, out, accumulate) write its contribution straight into the gradient, or add it."""
+        if self.lender is not None and not self.grad_written:
+            self.lender(self)
         if self.gradient is None:
             self.accumulate(function(g, None, False))
         else:
@@ -189,6 +194,8 @@ class Parameter(Tensor):
         """Add one contribution to the gradient, or write it if it is the first one."""
         if part.shape != self.array.shape:
             raise ValueError(f"the gradient of {self.label} must have shape {self.shape}, got {part.shape}")
+        if self.lender is not None and not self.grad_written:
+            self.lender(self)
         if self.gradient is None:
             self.gradient = np.array(part, order="C")
         elif self.grad_written:

@@ -13,9 +13,12 @@ from the front (Li et al., "PyTorch Distributed", VLDB 2020, section 3.2.3, whic
 
 Parameters that are treated alike share a vector, and form a *group*: same dtype, trainable or frozen, and
 repeated over the same mesh axes. Most models have one group. Read next: `minidist/sync/data_parallel.py`.
+
+Where ranks share the memory for weights or gradients among them, the vectors are not here: a stand-in without memory
+takes their place, and a bucket's memory comes and goes (`Bucket.lend_weights`, `minidist/sync/zero.py`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,9 +54,34 @@ class Bucket:
     parameters: tuple[Parameter, ...]
 
     @property
+    def size(self) -> int:
+        return self.region.stop - self.region.start
+
+    @property
+    def weights(self) -> np.ndarray:
+        return self.group.weights[self.region]
+
+    @property
     def gradients(self) -> np.ndarray:
         assert self.group.gradients is not None, "frozen groups have no buckets"
         return self.group.gradients[self.region]
+
+    def lend_weights(self, memory: np.ndarray | None) -> None:
+        """Let the weights be in this memory, (size,), from now on; None: they are not here."""
+        for parameter, view in self._views(memory):
+            parameter.array = nowhere(parameter.shape, parameter.dtype) if view is None else view
+
+    def lend_gradients(self, memory: np.ndarray | None) -> None:
+        """Let the gradients be written to this memory, (size,); None: there is none until a lender is asked."""
+        for parameter, view in self._views(memory):
+            parameter.gradient, parameter.bound = view, True
+
+    def _views(self, memory: np.ndarray | None) -> Iterator[tuple[Parameter, np.ndarray | None]]:
+        offset = 0
+        for parameter in self.parameters:
+            stop = offset + parameter.size
+            yield parameter, None if memory is None else memory[offset:stop].reshape(parameter.shape)
+            offset = stop
 
 
 class Group:
@@ -106,6 +134,11 @@ class Group:
         line = user_line()  # looked up once: for a small model it would be much of the update's time
         for parameter in self.parameters:
             parameter.updated(line)
+
+
+def nowhere(shape: int | tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Stand in, without memory, for numbers that are not here: who reads them all the same finds not-a-number."""
+    return np.broadcast_to(np.array(np.nan, dtype), shape)
 
 
 def flatten(module: Module, allocate: Allocate = np.empty) -> list[Group]:

@@ -254,3 +254,21 @@ def test_parameters_travel_with_their_weights_only(way):
     q.data += 1
     np.testing.assert_array_equal(p.data, [1, 2])
     np.testing.assert_array_equal(q.data, [2, 3])
+
+
+def test_a_lender_is_asked_once_a_step_before_the_first_contribution():
+    p = Parameter(np.ones((2, 2)))
+    asked = []
+
+    def lend(parameter):
+        asked.append(parameter)
+        parameter.gradient, parameter.bound = np.full((2, 2), np.nan), True
+
+    p.lender = lend
+    for step in (1, 2):
+        p.zero_grad()
+        (p * 3.0 + p * p).sum().backward()
+        assert len(asked) == step
+        np.testing.assert_array_equal(p.grad, np.full((2, 2), 5.0))
+        p.gradient = None
+    assert copy.copy(p).lender is None

@@ -122,3 +122,23 @@ def test_gradients_can_move_to_other_memory() -> None:
         parameter.accumulate(np.ones(parameter.shape))
     assert (memory == 1).all()
     assert (group.weights == weights).all()
+
+
+def test_a_buckets_memory_comes_and_goes_and_shapes_stay() -> None:
+    model = MLP([3, 2, 2])
+    (group,) = flatten(model)
+    before = [p.data.copy() for p in model.parameters()]
+    (bucket,) = cut_into_buckets([group], 1000)
+    memory, gradients = bucket.weights.copy(), np.zeros(bucket.size, group.dtype)
+    bucket.lend_weights(None)
+    assert np.isnan(model.layers[0].weight.data).all()
+    assert model.layers[0].weight.shape == (3, 2)
+    assert [p.array.strides for p in model.parameters()] == [(0, 0), (0,), (0, 0), (0,)]  # no memory
+    bucket.lend_gradients(None)
+    assert model.layers[0].weight.gradient is None
+    bucket.lend_weights(memory)
+    bucket.lend_gradients(gradients)
+    for parameter, values in zip(model.parameters(), before, strict=True):
+        np.testing.assert_array_equal(parameter.data, values)
+        parameter.accumulate(np.ones(parameter.shape, group.dtype))
+    assert (gradients == 1).all()
