@@ -1,0 +1,232 @@
+"""ZeRO: data parallel, but nobody keeps what somebody else keeps already.
+
+    bucket     [ a a a | b b b | c c c ]      rank 0 owns piece a of every bucket, rank 1 piece b, rank 2 piece c
+    gradients   reduce-scatter during backward: a rank gets the sum of its own piece alone
+    update      a rank updates the piece that it owns; only there are momentum and the like
+    weights     stages 1, 2: all-gather after the update     stage 3: fetched when they are read (zero_weights.py)
+
+An all-reduce is a reduce-scatter and an all-gather. Data parallel makes both with gradients, and then all ranks make
+the same update. Here the update stands between the two, so each number is updated once in the world. Where a gradient
+is still partial over other axes (a tied weight at both ends of a pipeline), the pieces are shared out over those too.
+
+What a rank holds, for p ranks, n bytes of weights and K vectors of optimizer state (b: bytes of the largest bucket):
+
+                      weights     gradients       state      besides, for a while
+    data parallel     n           n               K n
+    stage 1           n           n               K n/p
+    stage 2           n           n/p             K n/p      FLYING b of gradients, and those that are being written
+    stage 3           n/p         n/p             K n/p      the same, and b of weights
+
+In stages 2 and 3 a bucket's gradients take memory at their first contribution and give it back when they are reduced.
+With microbatches or accumulation a gradient is final in the last of them only, so that the memory of all of them is
+taken meanwhile; to reduce after each one would multiply what is sent.
+
+Cost per step and rank: (p-1)/p n bytes of gradients in p-1 messages a bucket, and in stages 1 and 2 as much of weights:
+what data parallel's ring sends. Stage 3 says what it sends in `zero_weights.py`; `zero_plan.py` counts exactly.
+
+Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020, section 5.
+
+    mpiexec -n 4 python -m minidist.train --sync zero1
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from minidist import _kernels as kernels
+from minidist.autograd import Parameter
+from minidist.comm import Communicator, Mesh, Request
+from minidist.comm.arrays import cut
+from minidist.nn.flat import Bucket, Group, cut_into_buckets, nowhere
+from minidist.optim import Optimizer
+from minidist.sync import clipping
+from minidist.sync.seam import Sync
+from minidist.sync.zero_weights import FetchedWeights
+
+BYTES_PER_BUCKET = 1 << 20  # as in data_parallel.py
+FLYING = 2  # buckets whose gradients are on their way: one is sent while the next one is written
+
+
+class Shard:
+    """This rank's piece of one bucket: what the optimizer updates here.
+
+    number: tells the bucket apart from the others of the same communicator, on all of its ranks alike.
+    """
+
+    trainable = True
+
+    def __init__(self, bucket: Bucket, comm: Communicator, number: int) -> None:
+        self.bucket, self.comm, self.number = bucket, comm, number
+        self.pieces = cut(bucket.size, comm.size)  # as equal as can be
+        self.piece = self.pieces[comm.rank]
+        self.weights = bucket.weights[self.piece]
+        self.gradients: np.ndarray | None = None  # after the reduce-scatter
+
+    def updated(self) -> None:
+        """Nothing to do: the groups are told when all ranks' shards are updated."""
+
+
+class Zero(Sync):
+    """Sum gradients in buckets, each rank a piece; update the piece; share the weights.
+
+    mesh, clip_norm: as for DataParallel. optimizer: gives the rule; its state lives here, for the shards alone.
+    stage: 1 shares out the optimizer's state, 2 the gradients too, 3 the weights too.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        groups: Sequence[Group],
+        optimizer: Optimizer,
+        clip_norm: float | None = None,
+        bytes_per_bucket: int = BYTES_PER_BUCKET,
+        stage: int = 1,
+    ) -> None:
+        if stage not in (1, 2, 3):
+            raise ValueError(
+                f"stage is {stage!r}, expected 1 (optimizer state), 2 (gradients too) or 3 (weights too)"
+            )
+        self.mesh, self.groups, self.clip_norm, self.stage = mesh, groups, clip_norm, stage
+        for group in groups:  # replicas start equal, however they were built
+            mesh.comm(*group.axes).broadcast(group.weights, root=0, purpose="weights")
+            group.updated()
+        self.buckets = cut_into_buckets(groups, bytes_per_bucket)
+        self.shards: list[Shard] = []
+        for bucket in self.buckets:
+            comm = mesh.comm(*bucket.group.axes)
+            self.shards.append(Shard(bucket, comm, sum(shard.comm is comm for shard in self.shards)))
+        self.optimizer = optimizer.over(self.shards)
+        self._ready: set[int] = set()  # indices of buckets that are final but not launched
+        self._next = 0  # the bucket whose turn it is
+        self._flying: deque[tuple[Shard, Request]] = deque()
+        self._lent: dict[
+            int, np.ndarray
+        ] = {}  # bucket index -> the memory in which its gradients are written
+        self._shard_of = {parameter: shard for shard in self.shards for parameter in shard.bucket.parameters}
+        if stage >= 2:
+            self._free_gradients()
+        self.fetched = FetchedWeights(self.shards) if stage == 3 else None
+
+    # ---- gradients
+
+    def _free_gradients(self) -> None:
+        """Let gradients have no memory until they are written."""
+        for bucket in self.buckets:
+            bucket.group.gradients = nowhere(bucket.group.weights.shape, bucket.group.dtype)
+            bucket.lend_gradients(None)
+            for parameter in bucket.parameters:
+                parameter.lender = self._lend
+
+    def _lend(self, parameter: Parameter) -> None:
+        """Take memory for the gradients of a parameter's bucket, if that has none yet."""
+        bucket = self._shard_of[parameter].bucket
+        if bucket.index in self._lent:
+            return
+        while self._many_fly():
+            self._land()
+        self._lent[bucket.index] = memory = np.empty(bucket.size, bucket.group.dtype)
+        bucket.lend_gradients(memory)
+
+    def _many_fly(self) -> bool:
+        """Say whether enough of other replicas' sums are awaited.
+
+        A sum over other stages of this replica is not for waiting: they may need this rank's backward to end first.
+        """
+        return sum(shard.bucket.group.axes == ("data",) for shard, _ in self._flying) >= FLYING
+
+    def gradient_ready(self, bucket: Bucket) -> None:
+        """Launch every bucket that is ready and whose turn it is."""
+        self._ready.add(bucket.index)
+        while self._next in self._ready:
+            self._launch(self.shards[self._next])
+            self._next += 1
+
+    def _launch(self, shard: Shard) -> None:
+        """Start to sum a bucket's gradients: this rank will have its own piece of the sum."""
+        bucket = shard.bucket
+        if self.stage == 1:
+            gradients = bucket.gradients
+        else:
+            self._lend(bucket.parameters[0])
+            for parameter in bucket.parameters:
+                parameter.finish()  # zeros, where nothing was contributed
+            gradients = self._lent.pop(bucket.index)
+            bucket.lend_gradients(None)  # from here on only the reduce-scatter holds the memory
+        request = shard.comm.ireduce_scatter(gradients, purpose="gradient")
+        self._flying.append((shard, request))
+
+    def _land(self) -> None:
+        """Wait for the oldest sum, and keep it."""
+        shard, request = self._flying.popleft()
+        summed = request.wait()
+        if self.stage == 1:  # the memory is there anyway
+            shard.gradients = shard.bucket.gradients[shard.piece]
+            shard.gradients[...] = summed
+        else:
+            shard.gradients = summed
+
+    def tick(self) -> None:
+        """Move what is on its way, and give back the memory of what has arrived."""
+        self.mesh.everyone.progress.advance()
+        while self._flying and self._flying[0][1].done:
+            self._land()
+
+    # ---- weights
+
+    def step(self) -> float:
+        """Wait for the summed gradients, clip, update this rank's shards, share them; return the norm."""
+        while self._flying:
+            self._land()
+        self._ready.clear()
+        self._next = 0
+        if self.fetched is not None:
+            self.fetched.close()  # others may still have been reading these weights
+        norm = self._norm()
+        self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
+        for shard in self.shards:
+            shard.gradients = None
+        if self.fetched is not None:
+            self.fetched.open()
+        else:
+            self._gather([shard.bucket.weights for shard in self.shards])
+        for group in self.groups:
+            if group.trainable:
+                group.updated()
+        return norm
+
+    def _gather(self, memory: Sequence[np.ndarray]) -> None:
+        """Fill each bucket's memory with all ranks' shards."""
+        requests = [
+            shard.comm.iall_gather(shard.weights, out=whole, purpose="weights")
+            for shard, whole in zip(self.shards, memory, strict=True)
+        ]
+        for request in requests:
+            request.wait()
+
+    def _norm(self) -> float:
+        """Give the norm of the model's gradient: every rank counts its shards, once where others have the same."""
+        squares = 0.0
+        for shard in self.shards:
+            group = shard.bucket.group
+            copies = [axis for axis in group.repeated if axis not in group.axes]  # elsewhere shards differ
+            if all(self.mesh.comm(axis).rank == 0 for axis in copies):
+                assert shard.gradients is not None
+                squares += kernels.sum_of_squares(shard.gradients)
+        total = self.mesh.everyone.all_reduce(np.array(squares, np.float64), purpose="control")
+        return float(np.sqrt(total))
+
+    def finish(self) -> None:
+        """Give every rank all weights of its part of the model, to evaluate or to keep it; training may go on."""
+        if self.fetched is None or self.fetched.whole:
+            return
+        self.fetched.close()
+        memory = {
+            id(bucket.group): np.empty(bucket.group.weights.shape, bucket.group.dtype)
+            for bucket in self.buckets
+        }
+        self._gather([memory[id(bucket.group)][bucket.region] for bucket in self.buckets])
+        for bucket in self.buckets:
+            bucket.group.weights = memory[id(bucket.group)]
+            bucket.lend_weights(bucket.weights)
+        self.fetched.whole = True

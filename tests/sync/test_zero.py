@@ -1,0 +1,209 @@
+"""ZeRO equals one process in every stage, and a rank holds, and sends, what the formulas say."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minidist.autograd import Tensor, ops
+from minidist.comm import Communicator, Mesh, world
+from minidist.data import loader
+from minidist.models import GPT, MLP
+from minidist.nn import Embedding, Linear, Module, flatten
+from minidist.optim import SGD
+from minidist.random import uniform
+from minidist.split.replica import Batch
+from minidist.split.whole import Whole
+from minidist.sync.zero import Zero
+
+STEPS = 20
+EXAMPLES = 23  # prime, so nothing divides evenly
+CLASSES = 5
+
+
+class Tied(Module):
+    """One matrix that is used three times: to embed, in the middle, and as the head."""
+
+    def __init__(self) -> None:
+        self.embed = Embedding(CLASSES, 6, std=0.5)
+        self.middle = Linear(6, 6)
+        self.initialize(seed=3, dtype=np.float64)
+
+    def forward(self, tokens: np.ndarray) -> Tensor:
+        x = ops.sum(self.embed(tokens), axis=1)  # (n, width)
+        x = ops.relu(self.middle(ops.relu(self.middle(x))))
+        return x @ self.embed.weight.T
+
+
+class Frozen(Module):
+    """A frozen layer and a frozen bias beside trainable ones."""
+
+    def __init__(self) -> None:
+        self.layers = MLP([16, 8, 7, CLASSES], seed=4, dtype=np.float64).layers
+        self.layers[1].weight.requires_grad = False
+        self.layers[2].bias.requires_grad = False
+
+    def forward(self, x: np.ndarray) -> Tensor:
+        y = Tensor(x.reshape(len(x), -1))
+        for layer in self.layers[:-1]:
+            y = ops.relu(layer(y))
+        return self.layers[-1](y)
+
+
+class SometimesUnused(Module):
+    """A branch that only some examples use: in some steps on some ranks, in others nowhere."""
+
+    def __init__(self) -> None:
+        self.trunk = Linear(16, CLASSES)
+        self.branch = Linear(16, CLASSES)
+        self.never = Linear(16, CLASSES)
+        self.initialize(seed=5, dtype=np.float64)
+
+    def forward(self, x: np.ndarray) -> Tensor:
+        flat = x.reshape(len(x), -1)
+        y = self.trunk(Tensor(flat))
+        chosen = flat[:, 0] > 0.85
+        if chosen.any():
+            y = y + self.branch(Tensor(flat)) * chosen[:, None].astype(np.float64)
+        return y
+
+
+def images() -> np.ndarray:
+    return uniform(1, "images", 0, 0, EXAMPLES * 16).reshape(EXAMPLES, 1, 4, 4)
+
+
+def tokens() -> np.ndarray:
+    return (uniform(2, "tokens", 0, 0, EXAMPLES * 4) * CLASSES).astype(np.int64).reshape(EXAMPLES, 4)
+
+
+MODELS: dict[str, tuple[Callable[[], Module], Callable[[], np.ndarray]]] = {
+    "mlp": (lambda: MLP([16, 8, 7, CLASSES], dtype=np.float64), images),
+    "gpt": (lambda: GPT(CLASSES, time=4, layers=2, width=8, heads=2, dtype=np.float64), tokens),
+    "tied": (Tied, tokens),
+    "frozen": (Frozen, images),
+    "sometimes unused": (SometimesUnused, images),
+}
+
+
+def loss_of(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
+    return ops.cross_entropy(outputs.reshape(-1, CLASSES), labels.reshape(-1), count)
+
+
+def build(
+    comm: Communicator, name: str, stage: int, clip: float | None, bucket: int, accumulate: int
+) -> tuple[Module, Zero, Whole]:
+    model = MODELS[name][0]()
+    if comm.rank:  # replicas that were built differently must be made equal
+        for parameter in model.parameters():
+            parameter.data = parameter.data + comm.rank
+    groups = flatten(model)
+    optimizer = SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01)
+    sync = Zero(Mesh(comm, data=comm.size), groups, optimizer, clip, bucket, stage)
+    return model, sync, Whole(model, loss_of, sync, accumulate)
+
+
+def train(
+    comm: Communicator,
+    name: str,
+    stage: int = 1,
+    batch: int = 7,
+    accumulate: int = 1,
+    clip: float | None = None,
+    bucket: int = 200,
+    look: bool = False,
+) -> dict[str, Any]:
+    model, sync, replica = build(comm, name, stage, clip, bucket, accumulate)
+    inputs = MODELS[name][1]()
+    labels = inputs if name == "gpt" else (np.arange(EXAMPLES) * 3) % CLASSES
+    losses, norms = [], []
+    for epoch in range(STEPS):
+        for rows, count in loader.read(EXAMPLES, batch, 0, epoch, comm.rank, comm.size):
+            if len(losses) == STEPS:
+                break
+            loss = replica.forward_backward(Batch(inputs[rows], labels[rows], count * labels[0].size))
+            losses.append(float(comm.all_reduce(np.array(loss))))
+            norms.append(sync.step())
+            if look and comm.rank == len(losses) % comm.size:  # one rank alone looks at the model
+                replica.predict(inputs[:2])
+            if look and len(losses) == 9:  # all weights are here, and training goes on
+                sync.finish()
+                replica.predict(inputs[:2])
+    sync.finish()
+    return {
+        "losses": np.array(losses),
+        "norms": np.array(norms),
+        "weights": [p.data.copy() for p in model.parameters()],
+    }
+
+
+def assert_equal(many: dict[str, Any], one: dict[str, Any]) -> None:
+    for history in ("losses", "norms"):
+        np.testing.assert_allclose(many[history], one[history], rtol=1e-12, atol=0)
+    largest = max(abs(b).max() for b in one["weights"])
+    for a, b in zip(many["weights"], one["weights"], strict=True):
+        assert abs(a - b).max() <= 1e-12 * largest
+
+
+CASES: tuple[dict[str, Any], ...] = (
+    {"look": True, "clip": 0.05, "accumulate": 2},
+    {"batch": 2, "accumulate": 2, "bucket": 500},  # fewer examples than ranks: some have nothing to do
+    {"batch": EXAMPLES, "bucket": 10**6},
+)
+
+
+@functools.cache
+def one_process(name: str, **options: Any) -> dict[str, Any]:
+    """Train on one rank with every vector whole, in one bucket."""
+    from minidist.sync.data_parallel import DataParallel
+
+    comm = world()
+    model, inputs = MODELS[name][0](), MODELS[name][1]()
+    labels = inputs if name == "gpt" else (np.arange(EXAMPLES) * 3) % CLASSES
+    groups = flatten(model)
+    rule = SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01)
+    sync = DataParallel(Mesh(comm, data=1), groups, rule, options.get("clip"))
+    replica = Whole(model, loss_of, sync)
+    losses, norms = [], []
+    for epoch in range(STEPS):
+        for rows, count in loader.read(EXAMPLES, options.get("batch", 7), 0, epoch, 0, 1):
+            if len(losses) < STEPS:
+                batch = Batch(inputs[rows], labels[rows], count * labels[0].size)
+                losses.append(replica.forward_backward(batch))
+                norms.append(sync.step())
+    weights = [p.data.copy() for p in model.parameters()]
+    return {"losses": np.array(losses), "norms": np.array(norms), "weights": weights}
+
+
+@pytest.fixture
+def references(name: str) -> list[dict[str, Any]]:
+    return [one_process(name, **{k: v for k, v in case.items() if k in ("batch", "clip")}) for case in CASES]
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.ranks(1, 2, 3, 4, transports=("threads",))
+def test_every_stage_equals_one_process(
+    comm: Communicator, name: str, stage: int, references: list[dict[str, Any]]
+) -> None:
+    for case, reference in zip(CASES, references, strict=True):
+        assert_equal(train(comm, name, stage, **case), reference)
+
+
+@pytest.mark.parametrize("name", ["tied", "sometimes unused"])
+@pytest.mark.ranks(2, 3, 4, transports=("mpi",))
+def test_every_stage_on_mpi_equals_one_process(
+    comm: Communicator, name: str, references: list[dict[str, Any]]
+) -> None:
+    for stage in (1, 2, 3):
+        case = {**CASES[1], "bucket": 4000}
+        assert_equal(train(comm, name, stage, **case), references[1])
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.ranks(2, 3, 4, transports=("threads",))
+def test_every_rank_ends_with_the_same_bytes(comm: Communicator, stage: int) -> None:
+    weights = np.concatenate([w.reshape(-1) for w in train(comm, "mlp", stage)["weights"]])
+    everyone = comm.all_gather(weights[None])  # (ranks, n)
+    assert (everyone == everyone[0]).all()
