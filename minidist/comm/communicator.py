@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from minidist.comm import all_reduce, collectives, shared_memory
+from minidist.comm import all_reduce, collectives, shared_memory, two_level
 from minidist.comm.arrays import as_array, check_out, cut, describe, is_plain
 from minidist.comm.channel import Channel
 from minidist.comm.core import PURPOSES
+from minidist.comm.errors import NotShared
 from minidist.comm.point_to_point import PointToPoint
 from minidist.comm.progress import Request, Steps
 from minidist.comm.reductions import reduction
@@ -40,8 +41,9 @@ class Communicator(PointToPoint):
         """Give every rank the sum ("prod", "max", "min") of all ranks' x, the same bytes everywhere.
 
         x: same shape and dtype on every rank. out: filled and returned if given; may be x itself.
-        algorithm: "naive", "tree", "recursive_doubling", "ring", "mpi" for MPI's own, or "shared" for an array in
-        memory from `allocate_shared` that is reduced in place (out=x); by default chosen by place and size.
+        algorithm: "naive", "tree", "recursive_doubling", "ring", "two_level" (within machines, then between them),
+        "mpi" for MPI's own, or "shared" for an array in memory from `allocate_shared` that is reduced in place
+        (out=x); by default chosen by place and size.
         float16 is combined (and sent) as float32. Raises TypeError for a sum of bool.
         """
         begun = None
@@ -116,6 +118,9 @@ class Communicator(PointToPoint):
                 "x = comm.allocate_shared(n, dtype), and then comm.all_reduce(x, out=x)"
             )
 
+        if algorithm is None and two_level.has_two_levels(self.nodes):
+            algorithm = "two_level"
+
         def steps(channel: Channel) -> Steps:
             if shared is not None:
                 return shared_memory.all_reduce(channel, shared, array, op, reduce_two, begun)
@@ -132,6 +137,9 @@ class Communicator(PointToPoint):
         """
         if self.size == 1:
             return np.zeros(n, dtype)
+        for rank, node in enumerate(self.nodes):  # pretend machines refuse as well as real ones
+            if node != self.nodes[0]:
+                raise NotShared(f"rank {rank} of {self.name!r} is on another machine than rank 0")
         return np.asarray(shared_memory.SharedMemory(self, n, np.dtype(dtype)))
 
     def reduce_scatter(

@@ -32,6 +32,7 @@ class Core:
         self.rank: int = endpoint.rank
         self.size: int = endpoint.size
         self.members: tuple[int, ...] = endpoint.members  # world ranks, in the order of the ranks here
+        self.nodes: tuple[int, ...] = endpoint.nodes  # of each rank here: which machine it is on
         self.transport: str = endpoint.transport  # "mpi" or "threads"
         # What a rank has in flight is one list for all its communicators: whoever waits moves all of it.
         self.progress: Progress = parent.progress if parent else Progress(endpoint.idle)

@@ -52,7 +52,8 @@ class Message:
 class Hub:
     """What the ranks share. Everything is done under one lock."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, nodes: Sequence[int] | None = None) -> None:
+        self.nodes = nodes or [0] * size  # of each rank: the machine that it believes it is on
         self.lock = threading.Lock()
         self.news = [threading.Condition(self.lock) for _ in range(size)]  # one per rank
         self.sent: dict[Box, list[Message]] = {}  # sent, not received yet

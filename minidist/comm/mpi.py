@@ -95,13 +95,13 @@ class Endpoint:
     """One rank's door to MPI, within one communicator (see `transport.py`).
 
     mpi: the module mpi4py.MPI, which is imported only where it is needed. private: a communicator that nobody
-    else uses. members: the world ranks of its ranks.
+    else uses. members: the world ranks of its ranks. nodes: of each of them, a number for its machine.
     """
 
     transport = "mpi"
 
-    def __init__(self, mpi: Any, private: MPI.Comm, members: Sequence[int]) -> None:
-        self.mpi, self.private, self.members = mpi, private, tuple(members)
+    def __init__(self, mpi: Any, private: MPI.Comm, members: Sequence[int], nodes: Sequence[int]) -> None:
+        self.mpi, self.private, self.members, self.nodes = mpi, private, tuple(members), tuple(nodes)
         self.rank, self.size = private.Get_rank(), private.Get_size()
         crowded = mpi.COMM_WORLD.Get_size() > core_count()  # then whoever looks keeps others from coming
         self.looks, self.patience = (1, 0.0) if crowded else (LOOKS, PATIENCE)
@@ -164,13 +164,14 @@ class Endpoint:
         # MPI wants a color that is not negative: the first member's rank tells groups apart as well.
         with self._making_one_more():
             new = self.private.Split(members[0], members.index(self.rank))
-        return Endpoint(self.mpi, new, [self.members[member] for member in members])
+        nodes = [self.nodes[member] for member in members]
+        return Endpoint(self.mpi, new, [self.members[member] for member in members], nodes)
 
     def alone(self) -> Endpoint:
         """Give a door to nobody but this rank itself."""
         with self._making_one_more():
             new = self.mpi.COMM_SELF.Dup()
-        return Endpoint(self.mpi, new, [self.members[self.rank]])
+        return Endpoint(self.mpi, new, [self.members[self.rank]], [self.nodes[self.rank]])
 
     @contextlib.contextmanager
     def _making_one_more(self) -> Iterator[None]:

@@ -36,6 +36,7 @@ class Endpoint:
     def __init__(self, hub: Hub, context: Context, members: Sequence[int], rank: int) -> None:
         self.hub, self.context, self.members, self.rank = hub, context, tuple(members), rank
         self.size = len(self.members)
+        self.nodes = tuple(hub.nodes[member] for member in self.members)
         self.me = self.members[rank]
 
     def isend(self, array: np.ndarray, dest: int, tag: int) -> Message:
@@ -92,14 +93,17 @@ class Endpoint:
         raise CommError(f"rank {self.me} called abort({code})")
 
 
-def run_ranks(fn: Callable[..., Any], n: int, *args: Any) -> list[Any]:
+def run_ranks(fn: Callable[..., Any], n: int, *args: Any, nodes: Sequence[int] | None = None) -> list[Any]:
     """Run fn(comm, *args) on n ranks that are threads of this process; give their results in rank order.
 
+    nodes: of each rank a number for the machine that it is to believe it is on; None: all on one.
     Raises what a rank raised (the first one; its `.rank` says which), or DeadlockError if no rank can go on.
     """
     if n < 1:
         raise ValueError(f"n is {n}, expected at least 1 rank")
-    hub = Hub(n)
+    if nodes is not None and len(nodes) != n:
+        raise ValueError(f"nodes are {list(nodes)}, expected one number for each of {n} ranks")
+    hub = Hub(n, nodes)
     results: list[Any] = [None] * n
     errors: list[tuple[int, BaseException]] = []
 

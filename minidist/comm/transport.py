@@ -36,6 +36,7 @@ class Endpoint(Protocol):
     rank: int
     size: int
     members: tuple[int, ...]  # world ranks
+    nodes: tuple[int, ...]  # of each rank: a number for the machine it is on
     largest_tag: int  # tags of the user's messages: 0 to this
     payload_tags: range
     collective_tags: range

@@ -117,10 +117,12 @@ def _world_of_mpi(facts: LauncherFacts) -> Communicator:
         raise _refusal(facts, problem or "")
     from minidist.comm import leaving
     from minidist.comm.mpi import Endpoint
+    from minidist.comm.two_level import find_nodes
 
     if everyone.Get_size() > 1:
         leaving.install(everyone)
-    return Communicator(Endpoint(MPI, everyone.Dup(), range(everyone.Get_size())))
+    nodes = find_nodes(MPI, everyone)
+    return Communicator(Endpoint(MPI, everyone.Dup(), range(everyone.Get_size()), nodes))
 
 
 @contextlib.contextmanager

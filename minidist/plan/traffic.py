@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from minidist.comm.all_reduce import choose, ring_blocks
+from minidist.comm.two_level import first_ranks, has_two_levels
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,17 @@ def all_reduce(n: int, itemsize: int, rank: int, size: int, algorithm: str | Non
     if algorithm == "tree":
         return reduce(nbytes, rank, size) + broadcast(nbytes, rank, size)
     raise ValueError(f"nobody knows what {algorithm!r} sends")
+
+
+def two_level(n: int, itemsize: int, rank: int, nodes: Sequence[int]) -> Traffic:
+    """Cost of an all-reduce over machines: rank r is on machine nodes[r]; as `all_reduce` where that is no matter."""
+    if not has_two_levels(nodes):
+        return all_reduce(n, itemsize, rank, len(nodes))
+    here = [other for other, node in enumerate(nodes) if node == nodes[rank]]
+    place, nbytes = here.index(rank), n * itemsize
+    within = reduce(nbytes, place, len(here)) + broadcast(nbytes, place, len(here))
+    firsts = first_ranks(nodes)
+    return within + all_reduce(n, itemsize, firsts.index(rank), len(firsts)) if rank in firsts else within
 
 
 def reduce(nbytes: int, rank: int, size: int, root: int = 0) -> Traffic:

@@ -49,7 +49,7 @@ def test_a_waiting_rank_looks_for_ranks_that_have_left(comm):
 @pytest.mark.parametrize("largest", [32767, 2**29 - 1, 2**31 - 1])
 def test_tags_are_cut_from_what_this_mpi_has(largest):
     world = SimpleNamespace(Get_attr=lambda name: largest, Get_rank=lambda: 0, Get_size=lambda: 1)
-    endpoint = Endpoint(SimpleNamespace(TAG_UB="largest tag", COMM_WORLD=world), world, [0])
+    endpoint = Endpoint(SimpleNamespace(TAG_UB="largest tag", COMM_WORLD=world), world, [0], [0])
     parts = [range(endpoint.largest_tag + 1), endpoint.payload_tags, endpoint.collective_tags]
     assert parts[0][-1] < parts[1][0] <= parts[1][-1] < parts[2][0] <= parts[2][-1] <= largest
     assert endpoint.largest_tag == min(2**26, (largest + 1) // 2) - 1
@@ -71,7 +71,7 @@ def test_when_mpi_has_no_further_communicator_the_way_out_is_said():
         Get_attr=lambda name: 32767, Get_rank=lambda: 0, Get_size=lambda: 1, Split=refuse, Dup=refuse
     )
     mpi = SimpleNamespace(TAG_UB="largest tag", COMM_WORLD=world, COMM_SELF=world, Exception=Refused)
-    endpoint = Endpoint(mpi, world, [0])
+    endpoint = Endpoint(mpi, world, [0], [0])
     for make in (lambda: endpoint.split(0, 0, [0]), endpoint.alone):
         with pytest.raises(
             CommError, match=r"\(Too many communicators .*\): split, or make a mesh, once before"
