@@ -74,7 +74,11 @@ def backward(
         return []
     nodes = _newest_first(root.node)
     deferred = set(defer)
-    uses = _count_uses(nodes) if ready is not None else {}
+    uses: dict[Tensor, int] = {}  # how often a leaf is an input of the nodes that are left
+    if ready is not None:
+        for node in nodes:
+            for leaf, _ in node.leaves:
+                uses[leaf] = uses.get(leaf, 0) + 1
 
     def done(node: Node, leaves: Iterable[tuple[Tensor, Any]]) -> None:
         for parameter in node.watched:
@@ -130,15 +134,6 @@ def backward(
         if tick is not None:
             tick()
     return parts
-
-
-def _count_uses(nodes: list[Node]) -> dict[Tensor, int]:
-    """Count how often each leaf is an input."""
-    uses: dict[Tensor, int] = {}
-    for node in nodes:
-        for leaf, _ in node.leaves:
-            uses[leaf] = uses.get(leaf, 0) + 1
-    return uses
 
 
 def _first_gradient(root: Tensor, grad: Any) -> Array:

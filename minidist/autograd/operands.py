@@ -19,9 +19,10 @@ def operands(*values: Any) -> tuple[Tensor, ...]:
     (TypeError).
     """
     first = values[0]
-    if isinstance(first, Tensor) and first.dtype.kind == "f":
+    common = first.dtype if isinstance(first, Tensor) else None
+    if common is not None and common.kind == "f":
         for value in values:
-            if not isinstance(value, Tensor) or value.dtype != first.dtype:
+            if value is not first and (not isinstance(value, Tensor) or value.dtype != common):
                 break
         else:
             return values  # the usual case, and in every operation of every step, so it should be quick

@@ -25,13 +25,14 @@ Axes = int | tuple[int, ...] | None
 
 def as_array(value: Any) -> Array:
     """Return numbers as a NumPy array of a native numeric dtype (TypeError with the dtype if it is none)."""
-    if isinstance(value, np.ma.MaskedArray):
+    if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
         raise TypeError("got a masked array, whose mask would be lost; choose a value: array.filled(0.0)")
     array = np.asarray(value)
-    if (array.dtype.kind == "f" and array.dtype.itemsize in (4, 8)) or array.dtype.kind in "iub":
-        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    dtype = array.dtype
+    if dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize in (4, 8)):
+        return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
     raise TypeError(
-        f"got dtype {array.dtype}, expected float32, float64, integers or bool; convert it with .astype"
+        f"got dtype {dtype}, expected float32, float64, integers or bool; convert it with .astype"
     )
 
 
@@ -66,7 +67,7 @@ class Tensor:
             )
         if array.flags.writeable:
             array = array.view()
-            array.flags.writeable = False
+            array.setflags(False)  # nobody may write through this view
         self.data = array
         self.grad = None
         self.node = None

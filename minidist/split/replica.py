@@ -65,11 +65,12 @@ class Replica:
         self.sync = sync
         self._parameters = model.parameters()
         self._bucket_of = {parameter: bucket for bucket in sync.buckets for parameter in bucket.parameters}
+        self._waiting = {bucket.index: len(bucket.parameters) for bucket in sync.buckets}
         self._missing: dict[int, int] = {}  # bucket index -> parameters that backward has not reported yet
 
     def begin(self) -> None:
         """Forget the gradients of the step before."""
-        self._missing = {bucket.index: len(bucket.parameters) for bucket in self.sync.buckets}
+        self._missing = self._waiting.copy()
         for parameter in self._parameters:
             parameter.zero_grad()
 
@@ -78,16 +79,19 @@ class Replica:
         bucket = self._bucket_of.get(parameter)
         if bucket is None:  # this sync does not ask about it
             return
-        self._missing[bucket.index] -= 1
-        if not self._missing[bucket.index]:
-            del self._missing[bucket.index]
+        index = bucket.index
+        self._missing[index] = left = self._missing[index] - 1
+        if not left:
+            del self._missing[index]
             self.sync.gradient_ready(bucket)
 
     def end(self) -> None:
         """Declare the rest ready too: what no microbatch used gets zeros, and joins every collective."""
         for parameter in self._parameters:
-            parameter.finish()
-        for bucket in self.sync.buckets:
-            if bucket.index in self._missing:
-                self.sync.gradient_ready(bucket)
+            if not parameter.grad_written:
+                parameter.finish()
+        if self._missing:
+            for bucket in self.sync.buckets:
+                if bucket.index in self._missing:
+                    self.sync.gradient_ready(bucket)
         self._missing.clear()
