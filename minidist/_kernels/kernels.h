@@ -76,10 +76,11 @@ struct kernels {
     void (*relu)(dim n, const void *x, void *y);
     void (*relu_backward)(dim n, const void *grad, const void *y, void *dx);
 
-    void (*sgd)(dim n, void *weights, const void *gradients, void *momentum_buffer, double lr, double momentum,
-                double weight_decay, double scale);
-    void (*adamw)(dim n, void *weights, const void *gradients, void *m, void *v, double step, double lr,
-                  double beta1, double beta2, double eps, double weight_decay, double scale);
+    /* both return the sum of squares of the gradients, without `scale` */
+    double (*sgd)(dim n, void *weights, const void *gradients, void *momentum_buffer, double lr, double momentum,
+                  double weight_decay, double scale);
+    double (*adamw)(dim n, void *weights, const void *gradients, void *m, void *v, double step, double lr,
+                    double beta1, double beta2, double eps, double weight_decay, double scale);
 
     void (*sum_into_all)(dim count, dim n, void *const *vectors);
 };

@@ -14,6 +14,7 @@ cdef bint alike(Array *a, Array *b) noexcept:
 def sgd(weights, gradients, momentum_buffer, double lr, double momentum, double weight_decay, double scale):
     """Step down the gradient, see reference.sgd."""
     cdef Array w, g, b
+    cdef double squares
     cdef char *buffer = NULL
     cdef bint good = flat(weights, &w, True) and flat(gradients, &g, False) and alike(&w, &g)
     vectors = {"weights": weights, "gradients": gradients}
@@ -31,7 +32,8 @@ def sgd(weights, gradients, momentum_buffer, double lr, double momentum, double 
     if momentum_buffer is not None:
         buffer = b.data
     with nogil:
-        chosen[w.type].sgd(w.size, w.data, g.data, buffer, lr, momentum, weight_decay, scale)
+        squares = chosen[w.type].sgd(w.size, w.data, g.data, buffer, lr, momentum, weight_decay, scale)
+    return squares
 
 
 def adamw(
@@ -39,7 +41,7 @@ def adamw(
 ):
     """Apply AdamW, see reference.adamw."""
     cdef Array w, g, first, second
-    cdef double count = step
+    cdef double count = step, squares
     cdef bint good = flat(weights, &w, True) and flat(gradients, &g, False)
     good = good and flat(m, &first, True) and flat(v, &second, True)
     good = good and alike(&w, &g) and alike(&w, &first) and alike(&w, &second)
@@ -54,5 +56,6 @@ def adamw(
         look(v, &second)
     checks.first_step(step)
     with nogil:
-        chosen[w.type].adamw(
+        squares = chosen[w.type].adamw(
             w.size, w.data, g.data, first.data, second.data, count, lr, beta1, beta2, eps, weight_decay, scale)
+    return squares

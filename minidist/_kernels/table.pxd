@@ -61,10 +61,10 @@ cdef extern from "kernels.h":
         void (*relu)(dim n, const void *x, void *y) noexcept nogil
         void (*relu_backward)(dim n, const void *grad, const void *y, void *dx) noexcept nogil
 
-        void (*sgd)(
+        double (*sgd)(
             dim n, void *weights, const void *gradients, void *momentum_buffer, double lr, double momentum,
             double weight_decay, double scale) noexcept nogil
-        void (*adamw)(
+        double (*adamw)(
             dim n, void *weights, const void *gradients, void *m, void *v, double step, double lr,
             double beta1, double beta2, double eps, double weight_decay, double scale) noexcept nogil
 

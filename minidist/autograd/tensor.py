@@ -67,7 +67,7 @@ class Tensor:
             )
         if array.flags.writeable:
             array = array.view()
-            array.setflags(False)  # nobody may write through this view
+            array.setflags(write=False)  # nobody may write through this view
         self.data = array
         self.grad = None
         self.node = None

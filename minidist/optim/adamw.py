@@ -40,9 +40,9 @@ class AdamW(Optimizer):
 
     def rule(
         self, weights: np.ndarray, gradients: np.ndarray, state: dict[str, np.ndarray], scale: float
-    ) -> None:
+    ) -> float:
         """Update weights and state in place; all arrays are 1-d and of one length."""
-        kernels.adamw(
+        return kernels.adamw(
             weights,
             gradients,
             state["mean"],

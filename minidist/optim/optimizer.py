@@ -57,25 +57,33 @@ class Optimizer:
         other.steps, other._state = 0, None
         return other
 
-    def step(self, scale: float = 1.0) -> None:
-        """Apply one update to everything; every gradient is multiplied by `scale` first (clipping)."""
+    def step(self, scale: float = 1.0) -> list[float]:
+        """Apply one update to everything; every gradient is multiplied by `scale` first (clipping).
+
+        Returns, for each trainable group, the sum of squares of its gradients before that.
+        """
         self.steps += 1
         everything = slice(None)
+        squares = []
         for index, group in enumerate(self.groups):
-            self.update(index, everything, scale)
+            squares.append(self.update(index, everything, scale))
             group.updated()
+        return squares
 
-    def update(self, index: int, region: slice, scale: float) -> None:
-        """Apply the rule, in place, to one region of the vectors of group number `index`."""
+    def update(self, index: int, region: slice, scale: float) -> float:
+        """Apply the rule, in place, to one region of the vectors of group number `index`; return what it returns."""
         group = self.groups[index]
         assert group.gradients is not None, "frozen groups were left out"
         state = {slot: vectors[index][region] for slot, vectors in self.state.items()}
-        self.rule(group.weights[region], group.gradients[region], state, scale)
+        return self.rule(group.weights[region], group.gradients[region], state, scale)
 
     def rule(
         self, weights: np.ndarray, gradients: np.ndarray, state: dict[str, np.ndarray], scale: float
-    ) -> None:
-        """Update weights and state in place; all arrays are 1-d and of one length."""
+    ) -> float:
+        """Update weights and state in place; all arrays are 1-d and of one length.
+
+        Returns the sum of squares of the gradients, which the pass reads anyway.
+        """
         raise TypeError(f"{type(self).__name__} does not say how to update: define rule(...)")
 
 

@@ -31,8 +31,8 @@ class SGD(Optimizer):
 
     def rule(
         self, weights: np.ndarray, gradients: np.ndarray, state: dict[str, np.ndarray], scale: float
-    ) -> None:
+    ) -> float:
         """Update weights and state in place; all arrays are 1-d and of one length."""
-        kernels.sgd(
+        return kernels.sgd(
             weights, gradients, state.get("momentum"), self.lr, self.momentum, self.weight_decay, scale
         )

@@ -27,6 +27,13 @@ def norm(mesh: Mesh, groups: Sequence[Group]) -> float:
     return over_replica(mesh, squares)
 
 
+def norm_of_squares(mesh: Mesh, groups: Sequence[Group], squares: Sequence[float]) -> float:
+    """Give the same norm where an update has summed the squares of each trainable group (`Optimizer.step`)."""
+    trainable = [group for group in groups if group.gradients is not None]
+    counted = [s for group, s in zip(trainable, squares, strict=True) if counted_here(mesh, group)]
+    return over_replica(mesh, sum(counted))
+
+
 def over_replica(mesh: Mesh, squares: float) -> float:
     """Sum the squares that the ranks of one replica counted, and take the root."""
     axes = [axis for axis in mesh.axes if axis != "data"]

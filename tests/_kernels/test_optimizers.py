@@ -89,3 +89,18 @@ def test_what_cannot_be_updated_in_place_is_refused_by_name(kernels, dtype):
     other = np.zeros(6, np.float64 if dtype == np.float32 else np.float32)
     with pytest.raises(TypeError, match=r"weights is float.*, momentum_buffer is float"):
         kernels.sgd(w, g, other, 0.1, 0.9, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("n", [*SIZES, 2048, 5000])
+def test_updates_return_the_sum_of_squares_of_the_gradients(kernels, dtype, n):
+    w, g, m, v = vectors(dtype, n, 4)
+    v[...] = abs(v)
+    expected = np.square(g.astype(np.float64)).sum()
+    assert kernels.sgd(w, g, None, 0.1, 0.0, 0.0, 0.5) == pytest.approx(expected, rel=1e-15, abs=0)
+    assert kernels.sgd(w, g, m, 0.1, 0.9, 0.0, 0.5) == pytest.approx(expected, rel=1e-15, abs=0)
+    assert kernels.adamw(w, g, m, v, 1, 0.1, 0.9, 0.999, 1e-8, 0.0, 0.5) == pytest.approx(
+        expected, rel=1e-15, abs=0
+    )
+    for odd in (np.inf, np.nan) if n else ():
+        g[n // 2] = odd
+        np.testing.assert_equal(kernels.sgd(np.zeros(n, dtype), g, None, 0.1, 0.0, 0.0, 0.5), odd)
