@@ -86,7 +86,7 @@ class Core:
         operation: str,
         steps: Callable[[Channel], Steps],
         purpose: str,
-        array: np.ndarray,
+        array: np.ndarray | None,
         peer: int,
         tag: int,
     ) -> Request:

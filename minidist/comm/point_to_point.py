@@ -16,7 +16,7 @@ import numpy as np
 
 from minidist.comm import collectives
 from minidist.comm.arrays import as_array, check_out
-from minidist.comm.channel import Channel
+from minidist.comm.channel import Channel, new_array
 from minidist.comm.core import Core
 from minidist.comm.progress import Request, Steps
 
@@ -51,6 +51,16 @@ class PointToPoint(Core):
             return collectives.receive(channel, out, source)
 
         return self._point_to_point("recv", steps, purpose, out, source, tag)
+
+    def irecv_new(self, source: int, tag: int = 0, *, purpose: str = "user") -> Request:
+        """Start to receive an array whose dtype and shape only the sender knows; `wait()` gives it."""
+        self._check_rank(source, "source", any_source=True)
+
+        def steps(channel: Channel) -> Steps:
+            array, _ = yield from channel.receive_message(source, new_array)
+            return array
+
+        return self._point_to_point("recv", steps, purpose, None, source, tag)
 
     def recv(self, out: np.ndarray, source: int, tag: int = 0, *, purpose: str = "user") -> int:
         """Fill `out` with what `source` (or ANY_SOURCE) sends under this tag; give the rank it came from.

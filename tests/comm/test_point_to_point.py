@@ -231,3 +231,19 @@ def test_a_program_that_uses_mpi_itself_hears_only_its_own_messages(comm):
     everyone.Send(np.full(3, 2.0), other, tag=0)
     pending.Wait()
     assert (theirs.tolist(), ours.tolist()) == ([2.0] * 3, [1.0] * 3)
+
+
+@pytest.mark.ranks(1, 2)
+def test_a_new_array_is_received_as_it_was_sent(comm):
+    for length in LENGTHS:
+        for x in (np.arange(length, dtype=np.float32), np.arange(length * 2).reshape(2, length)):
+            send = comm.isend(x, comm.size - 1, tag=3) if comm.rank == 0 else None
+            if comm.rank == comm.size - 1:
+                got = comm.irecv_new(0, tag=3).wait()
+                assert (got.dtype, got.shape) == (x.dtype, x.shape)
+                np.testing.assert_array_equal(got, x)
+                assert got.flags.writeable
+            if send is not None:
+                send.wait()
+    with pytest.raises(ValueError, match=f"source is {comm.size}, expected 0 to"):
+        comm.irecv_new(comm.size)
