@@ -37,6 +37,7 @@ class Parameter(Tensor):
     updated_at: the line of the user's program that updated them last.
     watch: is told when the weights are about to be read and when that is over; None, or a `Watch`.
     lender: is called before a step's first contribution to the gradient, and binds memory for it; None where it stays.
+    stash: weights of earlier versions that a tape still needs, by version; None, unless somebody keeps them.
     placement: what part of the whole model's parameter this is (minidist/nn/placement.py); None: all of it.
     grad_written: whether this step has contributed to the gradient yet. The first contribution is *written*,
         later ones are added, so nobody has to fill gradients with zeros between steps.
@@ -51,6 +52,7 @@ class Parameter(Tensor):
         "lender",
         "name",
         "placement",
+        "stash",
         "version",
         "watch",
     )
@@ -73,6 +75,7 @@ class Parameter(Tensor):
         self._updated_at: source.Line | None = None
         self.watch: Watch | None = None
         self.lender: Callable[[Parameter], None] | None = None
+        self.stash: dict[int, Array] | None = None
         self.placement: Any = None
 
     # ---- weights
@@ -97,6 +100,17 @@ class Parameter(Tensor):
         self.version += 1
         self._updated_at = line or source.user_line()
 
+    def keep_version(self) -> None:
+        """Stash a copy of the weights, so that a tape which was recorded with them works after an update, too."""
+        self.stash = self.stash or {}
+        if self.version not in self.stash:
+            self.stash[self.version] = self.data.copy()
+
+    def forget_versions(self, before: int) -> None:
+        """Free the stashed weights of all versions before this one."""
+        if self.stash:
+            self.stash = {version: array for version, array in self.stash.items() if version >= before}
+
     @property
     def updated_at(self) -> str:
         return source.describe(self._updated_at) if self._updated_at is not None else "never"
@@ -119,7 +133,7 @@ class Parameter(Tensor):
 
     def __reduce__(self) -> Any:
         """Travel (pickle, copy) with the weights, but out of the flat vectors, without gradient and watch."""
-        left = ("array", "gradient", "grad_written", "bound", "watch", "lender", "_updated_at")
+        left = ("array", "gradient", "grad_written", "bound", "watch", "lender", "stash", "_updated_at")
         slots = [
             name for kind in type(self).__mro__ if issubclass(kind, Parameter) for name in kind.__slots__
         ]

@@ -120,7 +120,8 @@ _released: Any = _Released()
 def keep(tensor: Tensor) -> Callable[[], Array]:
     """Save an input for backward; call the result there to get the array.
 
-    Of a Parameter only the version is kept, because its array will hold other weights after the next update.
+    Of a Parameter only the version is kept, because its array will hold other weights after the next update. Then
+    backward refuses, unless somebody has stashed that version (`minidist/split/pipedream.py`).
     """
     if not isinstance(tensor, Parameter):
         array = tensor.data
@@ -129,6 +130,8 @@ def keep(tensor: Tensor) -> Callable[[], Array]:
 
     def reread() -> Array:
         if tensor.version != version:
+            if tensor.stash is not None and version in tensor.stash:
+                return tensor.stash[version]
             raise RuntimeError(
                 f"{tensor.label} was used at {source.describe(line)} in version {version}, but backward "
                 f"finds version {tensor.version}, updated at {tensor.updated_at}: its gradient would mix two "

@@ -272,3 +272,24 @@ def test_a_lender_is_asked_once_a_step_before_the_first_contribution():
         np.testing.assert_array_equal(p.grad, np.full((2, 2), 5.0))
         p.gradient = None
     assert copy.copy(p).lender is None
+
+
+def test_a_stashed_version_serves_a_tape_that_was_recorded_with_it():
+    w, x = Parameter([[2.0]], name="w"), Tensor([[3.0]], requires_grad=True)
+    y = (x @ w).sum()
+    w.keep_version()
+    w.data = [[5.0]]
+    z = (x @ w).sum()
+    w.keep_version()
+    w.keep_version()  # once more changes nothing
+    w.data = [[7.0]]
+    z.backward()
+    y.backward()
+    np.testing.assert_array_equal(x.grad, [[5 + 2]])
+    w.forget_versions(before=1)
+    assert list(w.stash) == [1]
+    with pytest.raises(RuntimeError, match=r"'w' was used at .* in version 0, but backward finds version 2"):
+        y.backward()
+    w.forget_versions(before=3)
+    assert not w.stash
+    assert copy.copy(w).stash is None
