@@ -107,13 +107,17 @@ class DataParallel(Sync):
         """Move the all-reduces that are on their way; MPI does little while nobody calls it."""
         self.mesh.everyone.progress.advance()
 
-    def step(self) -> float:
-        """Wait for the summed gradients, clip them, update the weights; return the norm before clipping."""
+    def combine(self) -> None:
+        """Wait for the summed gradients."""
         for request in self._requests:
             request.wait()
         self._requests.clear()
         self._ready.clear()
         self._next = 0
+
+    def step(self) -> float:
+        """Wait for the summed gradients, clip them, update the weights; return the norm before clipping."""
+        self.combine()
         if self.clip_norm is None:  # the update reads all gradients anyway, and sums their squares on the way
             return clipping.norm_of_squares(self.mesh, self.groups, self.optimizer.step())
         norm = clipping.norm(self.mesh, self.groups)
