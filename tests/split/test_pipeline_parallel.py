@@ -375,7 +375,7 @@ def test_recomputation_keeps_each_microbatch_s_input_and_the_inside_of_one() -> 
 
     inside = examples * width * 8 * (layers - 1)  # bytes of the activations of the whole batch
     assert peak(recompute=False) >= inside
-    assert peak(recompute=True) <= inside / pieces * 1.5
+    assert peak(recompute=True) <= inside / pieces * 2  # and the gradients on their way
 
 
 @pytest.mark.ranks(1, 2, 3, 4, transports=("threads",))
