@@ -66,7 +66,14 @@ class Weight(Parameter):
                 "spread it over ranks, and then call initialize(seed)"
             )
         self.placement = placement
-        self.array = np.broadcast_to(np.float32(np.nan), placement.here)
+        self.forget()
+
+    def forget(self) -> None:
+        """Give the memory back: be declared only, as at first."""
+        here = self.placement.here if self.placement else self.shape
+        self.array = np.broadcast_to(np.float32(np.nan), here)
+        self.bound = False
+        self.zero_grad()
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,7 @@ class PipeDream(PipelineParallel):
         self.run(program, batches)
         if not batches:
             self.end()
-        loss = sum(loss * batches[m].count for m, loss in self._losses.items()) / max(1, sum(counts))
-        return loss if self.reports else 0.0
+        return sum(loss * batches[m].count for m, loss in self._losses.items()) / max(1, sum(counts))
 
     def forward(self, m: int, chunk: int) -> None:
         self._versions[m] = [parameter.version for parameter in self.stage.parameters_of[chunk]]

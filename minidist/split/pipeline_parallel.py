@@ -85,7 +85,6 @@ class PipelineParallel(Replica):
         self.stages, self.rank, self.chunks = self.comm.size, self.comm.rank, len(stage.chunks)
         self.schedule = schedules.SCHEDULES[schedule]
         self.microbatches, self.accumulate, self.recompute = microbatches, accumulate, recompute
-        self.reports = mesh.coordinates.get("tensor", 0) == 0  # of several that have the loss one says so
         self._programs: dict[tuple[schedules.Schedule, int], list[schedules.Instruction]] = {}
         # What follows belongs to one run of a schedule. Activations and gradients go by (microbatch, stage, gradient).
         self._batches: Sequence[Batch] = ()
@@ -112,7 +111,7 @@ class PipelineParallel(Replica):
             self.run(program, batches)
             total += sum(self._losses.values())
         self.end()
-        return total if self.reports else 0.0
+        return total
 
     def predict(self, inputs: np.ndarray) -> np.ndarray | None:
         """Give the most likely class of each target where the last stage is, and None elsewhere."""

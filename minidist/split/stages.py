@@ -68,7 +68,7 @@ def cut(model: Module, mesh: Mesh, chunks: int = 1, costs: Sequence[float] | Non
         if len(places) > 1:
             _tie(mesh, parameter, tuple(sorted(places)))
         if rank not in places and isinstance(parameter, Weight):
-            parameter.place(parameter.placement or Placement(parameter.shape))  # without memory
+            parameter.forget()  # it lives elsewhere
     return Stage(model, [pieces[runs[chunk * ranks + rank]] for chunk in range(chunks)])
 
 
@@ -153,5 +153,5 @@ def measured_costs(model: Module, mesh: Mesh, inputs: np.ndarray, dtype: Any = n
         for parameter in model.parameters():
             parameter.zero_grad()
         for _, weight in declared:
-            weight.place(weight.placement or Placement(weight.shape))
+            weight.forget()
     return mesh.everyone.broadcast(seconds, root=0, purpose="control").tolist()

@@ -21,6 +21,7 @@ from minidist.split.gather import whole_weights
 from minidist.split.pipeline_parallel import PipelineParallel, cut
 from minidist.split.replica import Batch
 from minidist.split.stages import partition
+from minidist.split.tensor_parallel import parallelize
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
 
@@ -90,16 +91,20 @@ def train(
     batch: int = 7,
     clip: float | None = None,
     steps: int = STEPS,
+    tensor: int = 1,
     **how: Any,
 ) -> dict[str, Any] | None:
-    """Train on data x pipe ranks; give the histories and the whole weights on the first rank of each replica."""
-    mesh = Mesh(comm, data=comm.size // pipe, pipe=pipe)
-    stage = cut(MODELS[name][0](seed=None), mesh, chunks)
+    """Train on data x pipe x tensor ranks; give the histories, and the whole weights on the first rank of a replica."""
+    mesh = Mesh(comm, data=comm.size // pipe // tensor, pipe=pipe, tensor=tensor)
+    model, loss = MODELS[name][0](seed=None), ops.cross_entropy
+    if tensor > 1:
+        loss, how["argmax"] = parallelize(model, mesh, how.pop("sequence", False))
+    stage = cut(model, mesh, chunks)
     stage.initialize(0, np.float64)
     groups = flatten(stage)
     optimizer = SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01)
     sync = DataParallel(mesh, groups, optimizer, clip, bytes_per_bucket=200)
-    replica = PipelineParallel(stage, ops.cross_entropy, sync, mesh, **how)
+    replica = PipelineParallel(stage, loss, sync, mesh, **how)
     losses, norms = run(comm, replica, name, batch, steps, mesh.coordinates["data"], mesh.axes["data"])
     weights = whole_weights(mesh, groups)
     return None if weights is None else {"losses": losses, "norms": norms, "weights": weights}
@@ -195,6 +200,16 @@ TWO_AXES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
 @pytest.fixture
 def references_of_two_axes() -> dict[str, Any]:
     return {str((name, one)): one_process(name, **one) for name, one, _ in TWO_AXES}
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
+@pytest.mark.ranks(4, transports=("threads",))
+def test_stages_that_are_shared_out_by_tensors_equal_one_process(
+    comm: Communicator, schedule: str, references_of_two_axes: dict[str, Any]
+) -> None:
+    for how in ({"recompute": True}, {"sequence": True}):
+        result = train(comm, "gpt", 2, tensor=2, clip=0.5, schedule=schedule, microbatches=3, **how)
+        assert_equal(result, references_of_two_axes[str(("gpt", {"clip": 0.5}))])
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
