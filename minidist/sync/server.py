@@ -24,6 +24,8 @@ state, p n/S gradients that have come, and answers on their way. Bytes per step:
 Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014, section 3.
 
     mpiexec -n 4 python -m minidist.train --mode parameter-server --servers 1
+
+Read next: `parameter_server.py`, the workers' side.
 """
 
 import json

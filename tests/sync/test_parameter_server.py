@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minidist.autograd import Tensor, ops
-from minidist.comm import CommError, Communicator, Mesh, world
+from minidist.comm import CommError, Communicator, DeadlockError, Mesh, world
 from minidist.data import loader
 from minidist.errors import UserError
 from minidist.models import GPT, MLP
@@ -526,6 +526,56 @@ def test_replicas_that_are_spread_have_shards_for_each_of_their_ranks(
         serve(Link(everyone, 2 * replicas), rule())
     else:
         work(link)
+
+
+class Recorded(ParameterServer):
+    """Write down, in order, the nodes of the tape and what was pushed."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.order: list[str] = []
+        super().__init__(*args, **options)
+
+    def tick(self) -> None:
+        self.order.append("node")
+        super().tick()
+
+    def _send(self, x: np.ndarray, server: int, tag: int, purpose: str) -> None:
+        self.order.append(purpose)
+        super()._send(x, server, tag, purpose)
+
+
+@pytest.mark.ranks(3, transports=("threads",))
+def test_gradients_leave_while_backward_still_runs(comm: Communicator) -> None:
+    def work(link: Link) -> None:
+        model = MODELS["mlp"][0]()
+        groups = flatten(model)
+        mesh = Mesh(link.peers, data=1)
+        sync = Recorded(mesh, groups, rule(groups), link, bytes_per_bucket=1)
+        sync.order.clear()
+        count = sync.divisor(EXAMPLES, EXAMPLES)
+        Whole(model, loss_of, sync).forward_backward(Batch(images(), np.zeros(EXAMPLES, np.int64), count))
+        last_node = max(i for i, what in enumerate(sync.order) if what == "node")
+        pushed = [i for i, what in enumerate(sync.order) if what == "gradient"]
+        assert len(pushed) == 2 * len(sync.buckets) == 8  # to two servers
+        assert sum(i < last_node for i in pushed) >= 4, sync.order
+        sync.step()
+        sync.finish()
+
+    with_servers(comm, 2, work)
+
+
+@pytest.mark.ranks(3, transports=("threads",))
+def test_a_worker_that_forgets_to_finish_hangs_nobody(comm: Communicator) -> None:
+    link = Link(comm, 2)
+    if link.serves:
+        with pytest.raises(DeadlockError, match="rank 1 has left"):
+            serve(link, SGD([], lr=1.0))
+        return
+    toy = Toy(link, slack=0)
+    toy.step(1.0)
+    if link.peers.rank == 0:
+        with pytest.raises(DeadlockError, match="rank 1 has left"):
+            toy.sync.finish()
 
 
 @pytest.mark.ranks(3, transports=("threads",))
