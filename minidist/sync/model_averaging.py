@@ -115,7 +115,7 @@ class ModelAveraging(Sync):
         self._warm_up = warm_up  # steps of data parallel that are still to come
         self._gaps = gaps(every, growth)
         self._left = next(self._gaps)  # steps until the next average
-        self._own = 0  # targets of this replica in the coming step
+        self._own: int | None = None  # targets of this replica in the coming step, if it was told
         self._steps = self._targets = 0  # since replicas were last equal
         for group in groups:  # replicas start equal, however they were built
             mesh.comm(*group.axes).broadcast(group.weights, root=0, purpose="weights")
@@ -128,16 +128,21 @@ class ModelAveraging(Sync):
 
     def step(self) -> float:
         """Update this replica, and average if it is time; return the norm of its own gradient before clipping."""
+        own, self._own = self._own, None
+        if own is None:
+            raise ValueError(
+                "nobody said how many targets this step has: batch.count is sync.divisor(own, whole), before each step"
+            )
         if self._warm_up:
             return self._step_together()
         if self.outer is not None and not self._steps:
             self.outer.start(self.trained)
         partial.complete(self.mesh, self.groups)
         norm = clipping.norm(self.mesh, self.groups)
-        if self._own:
+        if own:
             self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
         self._steps += 1
-        self._targets += self._own
+        self._targets += own
         self._left -= 1
         if not self._left:
             self._left = next(self._gaps)

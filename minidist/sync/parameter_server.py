@@ -44,6 +44,7 @@ class ParameterServer(Sync):
     optimizer: only its learning rate is used here, and sent with each push; the servers have the rule and its state.
     clip_norm: of the sum of all replicas' gradients with slack 0, else of each replica's own.
     slack: how many clocks the weights may be behind this worker's; 0: replicas in step; None: any number.
+    parts: for each server, which slices of which buckets it has.
     versions: of the weights pulled last, one from each server (`staleness.py`).
     """
 
@@ -68,10 +69,10 @@ class ParameterServer(Sync):
         self.buckets = cut_into_buckets(groups, bytes_per_bucket)
         # What several ranks of a replica hold, its first holder pushes and pulls, and hands on to the others.
         owned = [bucket for bucket in self.buckets if clipping.counted_here(mesh, bucket.group)]
-        self._parts = [link.parts(owned, server) for server in range(link.servers)]
+        self.parts = [link.parts(owned, server) for server in range(link.servers)]
         self.versions = np.zeros(link.servers, np.int64)
         self._clock = 0  # pushes of this worker
-        self._share = 0.0  # of this replica in the coming step's targets
+        self._share: float | None = None  # of this replica in the coming step's targets, if it was told
         self._sends: list[Request] = []
         self._left = False
         for group in groups:  # replicas start equal, however they were built
@@ -84,7 +85,7 @@ class ParameterServer(Sync):
         first = self.mesh.coordinates["data"] == 0
         place = group_number(self.mesh.everyone.rank, self.mesh.axes, ("data",))
         about = {"place": place, "first": first, "slack": self.slack, "clip_norm": self.clip_norm}
-        for server, parts in enumerate(self._parts):
+        for server, parts in enumerate(self.parts):
             sizes = [[part.stop - part.start, bucket.group.dtype.str] for bucket, part in parts]
             text = np.frombuffer(json.dumps({**about, "sizes": sizes}).encode(), np.uint8)
             self._send(np.array([text.size]), server, NOTE, "control")
@@ -109,6 +110,10 @@ class ParameterServer(Sync):
 
     def step(self) -> float:
         """Push what is left of the gradient, pull weights; return the norm of the gradient applied, before clipping."""
+        if self._share is None and not self.lockstep:
+            raise ValueError(
+                "nobody said how many targets this step has: batch.count is sync.divisor(own, whole), before each step"
+            )
         partial.complete(self.mesh, self.groups)
         for bucket in self.buckets:
             if partial.is_partial(bucket.group):
@@ -116,11 +121,12 @@ class ParameterServer(Sync):
         norm = math.nan if self.lockstep else clipping.norm(self.mesh, self.groups)
         self._clock += 1
         self.push(norm)
+        self._share = None
         norms = self.pull()
         return norms[0] if self.lockstep else norm
 
     def _push_parts(self, bucket: Bucket) -> None:
-        for server, parts in enumerate(self._parts):
+        for server, parts in enumerate(self.parts):
             for number, (other, part) in enumerate(parts):
                 if other is bucket:
                     self._send(note(PART, self._clock + 1, number), server, NOTE, "control")
@@ -128,7 +134,7 @@ class ParameterServer(Sync):
 
     def push(self, norm: float) -> None:
         """Let the servers apply the gradient whose parts they have; `norm` is its own."""
-        scales = (self.optimizer.lr, self._share, clipping.clip_scale(norm, self.clip_norm))
+        scales = (self.optimizer.lr, self._share or 0.0, clipping.clip_scale(norm, self.clip_norm))
         for server in range(self.link.servers):
             self._send(note(PUSH, self._clock, *scales), server, NOTE, "control")
 
@@ -136,7 +142,7 @@ class ParameterServer(Sync):
         """Replace the weights by the servers', and return the norm that each of them has applied."""
         answers = [np.empty(2) for _ in range(self.link.servers)]
         receives = []
-        for server, (parts, answer) in enumerate(zip(self._parts, answers, strict=True)):
+        for server, (parts, answer) in enumerate(zip(self.parts, answers, strict=True)):
             self._send(note(PULL, self._clock), server, NOTE, "control")
             rank = self.link.workers + server
             receives.append(self.link.comm.irecv(answer, rank, REPLY, purpose="control"))

@@ -298,6 +298,8 @@ def test_plans_that_make_no_sense_are_refused(
     groups = flatten(Linear(1, 1).initialize())
     with pytest.raises(UserError, match=words):
         ModelAveraging(Mesh(comm, data=1), groups, SGD(groups, lr=1.0), **options)
+    with pytest.raises(ValueError, match="nobody said how many targets this step has"):
+        ModelAveraging(Mesh(comm, data=1), groups, SGD(groups, lr=1.0)).step()
     with pytest.raises(UserError, match=r"lr 0 and momentum 0\.9"):
         OuterNesterov(0)
     with pytest.raises(UserError, match="momentum 1"):

@@ -636,11 +636,17 @@ def test_wrong_uses_get_a_sentence(comm: Communicator) -> None:
         groups = flatten(Linear(1, 1).initialize())
         with pytest.raises(ValueError, match="is not of the workers of the link"):
             ParameterServer(Mesh(link.peers, data=1), groups, SGD(groups, lr=1.0), link)
+        serve(link, SGD([], lr=1.0))
     else:
         with pytest.raises(ValueError, match="rank 0 is a worker and cannot serve"):
             serve(link, SGD([], lr=1.0))
         with pytest.raises(UserError, match="the slack is -2; expected"):
             Toy(link, slack=-2)
+        toy = Toy(link, slack=1)
+        toy.step(1.0)
+        with pytest.raises(ValueError, match="nobody said how many targets this step has"):
+            toy.sync.step()
+        toy.sync.finish()
 
 
 @pytest.mark.ranks(3, transports=("threads",))
