@@ -3,8 +3,8 @@
  * All take C-ordered matrices, C (m, n), A (m, k) and B (k, n), and nothing else, so that only the idea of each step is
  * to be seen. `python -m minidist.bench kernels --ladder` measures them; matmul.h is the last one, grown up.
  */
-#define LADDER_DEPTH ((dim)128)
-#define LADDER_COLUMNS ((dim)128)
+#define LADDER_DEPTH ((dim)64)
+#define LADDER_COLUMNS ((dim)256)
 #define LADDER_ROWS 4
 
 /* 1. As in the textbook. Each step of p jumps to another row of B: to another cache line, and often to another page. */
@@ -70,17 +70,16 @@ static void NAME(register_tiled)(dim m, dim n, dim k, const real *a, const real 
                 const dim rows = MIN(LADDER_ROWS, m - i0);
                 const real *row[LADDER_ROWS]; /* a missing row is computed like the last one, and not stored */
                 for (dim i = 0; i < LADDER_ROWS; i++) row[i] = a + (i0 + MIN(i, rows - 1)) * k + p0;
-                real sum[LADDER_ROWS][LANES] = {{0}};
+                vec sum[LADDER_ROWS] = {{0}}; /* said so to the compiler: arrays it would keep in memory */
                 for (dim p = 0; p < depth; p++)
-                    UNROLL for (int i = 0; i < LADDER_ROWS; i++)
-                        UNROLL for (int j = 0; j < LANES; j++) sum[i][j] += row[i][p] * panel[p * LANES + j];
+                    UNROLL for (int i = 0; i < LADDER_ROWS; i++) sum[i] += row[i][p] * load(panel + p * LANES);
                 for (dim i = 0; i < rows; i++)
                     for (dim j = 0; j < columns; j++) c[(i0 + i) * n + j0 + j] += sum[i][j];
             }
         }
 }
 
-/* 6. The sums are vectors, said so to the compiler, and as many as there are registers: the tile of matmul.h. */
+/* 6. Two vectors wide, and as many rows as there are registers for; C is read and written by vectors: tile.h. */
 static void NAME(vectorised)(dim m, dim n, dim k, const real *a, const real *b, real *c)
 {
     real panel[LADDER_DEPTH * TILE_COLUMNS];
