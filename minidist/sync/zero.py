@@ -29,6 +29,7 @@ Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Paramet
     mpiexec -n 4 python -m minidist.train --sync zero1
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -182,8 +183,11 @@ class Zero(Sync):
         self._next = 0
         if self.fetched is not None:
             self.fetched.close()  # others may still have been reading these weights
-        norm = self._norm()
-        self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
+        if self.clip_norm is None:  # the update reads all gradients anyway, and sums their squares on the way
+            norm = self._norm(self.optimizer.step())
+        else:
+            norm = self._norm([kernels.sum_of_squares(shard.gradients) for shard in self.shards])
+            self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
         for shard in self.shards:
             shard.gradients = None
         if self.fetched is not None:
@@ -204,17 +208,19 @@ class Zero(Sync):
         for request in requests:
             request.wait()
 
-    def _norm(self) -> float:
-        """Give the norm of the model's gradient: every rank counts its shards, once where others have the same."""
-        squares = 0.0
-        for shard in self.shards:
+    def _norm(self, squares: Sequence[float]) -> float:
+        """Give the norm of the model's gradient from the sums of squares of this rank's shards.
+
+        Of a group that other ranks of the replica have too (and not to share it out with them), the first one counts.
+        """
+        counted = 0.0
+        for shard, square in zip(self.shards, squares, strict=True):
             group = shard.bucket.group
-            copies = [axis for axis in group.repeated if axis not in group.axes]  # elsewhere shards differ
+            copies = [axis for axis in group.repeated if axis not in group.axes]
             if all(self.mesh.comm(axis).rank == 0 for axis in copies):
-                assert shard.gradients is not None
-                squares += kernels.sum_of_squares(shard.gradients)
-        total = self.mesh.everyone.all_reduce(np.array(squares, np.float64), purpose="control")
-        return float(np.sqrt(total))
+                counted += square
+        total = self.mesh.everyone.all_reduce(np.array(counted, np.float64), purpose="control")
+        return math.sqrt(total)
 
     def finish(self) -> None:
         """Give every rank all weights of its part of the model, to evaluate or to keep it; training may go on."""
