@@ -4,19 +4,25 @@
     bytes_per_step(buckets, stage=3, fetches=[1, 2])   ->  {"gradient": Traffic(...), "weights": ..., "control": ...}
 
 How often stage 3 fetches a bucket depends on the order in which a rank reads weights: a bucket is fetched when another
-one was read last. `Reads` writes that order down while a model runs on one rank, forward and backward apart; a schedule
-then says in which order these come, and `fetches` counts. With a pipeline of one microbatch in flight that is forward,
-backward, forward, backward; in 1F1B a stage begins with some forwards more.
+one was read last. `piece_reads` finds what each piece of a model reads, by running it once on one process; a schedule
+says in which order pieces run, forward and backward; and `fetches` counts:
+
+    reads = piece_reads(model, one_example)
+    fetches(order(schedules.one_f_one_b(2, rank, microbatches=4), [reads[run]], bucket_of), len(buckets))
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minidist.nn.flat import Bucket
+import numpy as np
+
+from minidist.autograd import Parameter, Tensor
+from minidist.nn.module import Module
 from minidist.plan.traffic import Traffic, all_gather, even, reduce_scatter
+from minidist.split import schedules
 
 QUESTION = 8  # bytes
 
@@ -37,21 +43,78 @@ class Shared:
         return [piece * self.itemsize for piece in even(self.n, self.size)]
 
 
-class Reads:
-    """Write down which buckets are read one after another, while this is the watch of their parameters."""
+@dataclass(frozen=True)
+class PieceReads:
+    """The names of the parameters that one piece of a model reads, in order: in forward, and in its backward."""
 
-    def __init__(self, buckets: Sequence[Bucket]) -> None:
-        self.order: list[int] = []  # indices of buckets; to be taken and cleared between forward and backward
-        self._index = {parameter: bucket.index for bucket in buckets for parameter in bucket.parameters}
-        for parameter in self._index:
+    forward: tuple[str, ...]
+    backward: tuple[str, ...]
+
+
+class _Names:
+    """Write down, as the watch of all parameters of a model, whose weights are read."""
+
+    def __init__(self, model: Module) -> None:
+        self.names = {parameter: name for name, parameter in model.named_parameters()}
+        self.read: list[str] = []
+        for parameter in self.names:
             parameter.watch = self
 
-    def weights_needed(self, parameter: Any) -> None:
-        """Write down whose turn it is."""
-        self.order.append(self._index[parameter])
+    def weights_needed(self, parameter: Parameter) -> None:
+        self.read.append(self.names[parameter])
 
-    def weights_done(self, parameter: Any) -> None:
-        """Nothing to write down."""
+    def weights_done(self, parameter: Parameter) -> None: ...
+
+    def take(self) -> tuple[str, ...]:
+        taken, self.read = tuple(self.read), []
+        return taken
+
+
+def piece_reads(model: Module, inputs: np.ndarray) -> list[PieceReads]:
+    """Let one process run a model's pieces, forward and backward, on these inputs: one example is enough.
+
+    The model may be declared only: nobody looks at the numbers. Its gradients are cleared, and it is watched no more.
+    """
+    told, reads = _Names(model), []
+    x: Any = inputs
+    for piece in model.pieces():
+        x = Tensor(x.data, requires_grad=True) if isinstance(x, Tensor) else x
+        y = piece.run(x)
+        forward = told.take()
+        if y.requires_grad:
+            y.backward(np.ones_like(y.data))
+        reads.append(PieceReads(forward, told.take()))
+        x = y
+        for parameter in piece.parameters():
+            parameter.zero_grad()
+    for parameter in told.names:
+        parameter.watch = None
+    return reads
+
+
+def order(
+    program: Iterable[Any],
+    chunks: Sequence[Sequence[PieceReads]],
+    bucket_of: Mapping[str, int],
+    recompute: bool = False,
+    before_loss: int | None = None,
+) -> list[int]:
+    """Give the buckets that a rank reads, one after another, when it carries out a program (`split/schedules.py`).
+
+    chunks: the pieces of each of this rank's chunks. bucket_of: the index of each parameter's bucket; names that are
+    not in it are of frozen parameters, and always here. before_loss: this rank's chunk behind which comes the loss, if
+    it has it: where activations are recomputed, that chunk runs forward only when its backward is due.
+    """
+    names: list[str] = []
+    for instruction in program:
+        match instruction:
+            case schedules.Forward(_, chunk) if not (recompute and chunk == before_loss):
+                names += [name for piece in chunks[chunk] for name in piece.forward]
+            case schedules.Backward(_, chunk) | schedules.BackwardInput(_, chunk):
+                if recompute:
+                    names += [name for piece in chunks[chunk] for name in piece.forward]
+                names += [name for piece in reversed(chunks[chunk]) for name in piece.backward]
+    return [bucket_of[name] for name in names if name in bucket_of]
 
 
 def fetches(order: Iterable[int], buckets: int) -> list[int]:

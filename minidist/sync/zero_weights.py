@@ -15,9 +15,11 @@ Ranks fetch alone and not together (`comm/shelf.py`), since they may read differ
 nothing, another one has a microbatch more, a branch is used here and not there.
 
 Cost for p ranks, m microbatches (or pieces of accumulation) and B buckets of b bytes that forward and backward read in
-turn: m (2B - 2) + 1 fetches a step, and each sends (p-1)/p b bytes in p-1 messages, and p-1 questions. For one
-microbatch that is, with the gradients, half as much again as data parallel sends; for m microbatches the part for
-weights comes m times. Memory: one bucket. Buckets are not fetched before they are needed.
+turn: m (2B - 2) + 1 fetches a step, and each sends (p-1)/p b bytes in p-1 messages, and p-1 questions of 8 bytes. For
+one microbatch that is, with the gradients, half as much again as data parallel sends; for m microbatches the part for
+weights comes m times. Fewer are fetched where backward needs no weights (an embedding, the first layer of an mlp), one
+more for each forward that comes behind a forward, as at the start of 1F1B; and a pipeline's stage that is one bucket
+keeps its weights for the whole step. Memory: one bucket. Buckets are not fetched before they are needed.
 
 Rajbhandari et al. 2020, section 5.3. Read next: `zero_plan.py`, which counts all this.
 """

@@ -1,6 +1,7 @@
 """What ZeRO sends and holds, on every rank, is what the formulas say."""
 
 import gc
+import json
 import tracemalloc
 import weakref
 from collections.abc import Sequence
@@ -12,12 +13,15 @@ import pytest
 from minidist.autograd import Parameter
 from minidist.comm import Communicator, Mesh
 from minidist.comm.threads import run_ranks
-from minidist.models import MLP
-from minidist.nn import Module, cut_into_buckets, flatten
+from minidist.models import GPT, MLP
+from minidist.nn import Module, flatten
 from minidist.optim import SGD
 from minidist.plan import zero as plan
 from minidist.plan.traffic import all_reduce, broadcast
+from minidist.split import schedules
+from minidist.split.pipeline_parallel import PipelineParallel, cut
 from minidist.split.replica import Batch, whole_loss
+from minidist.split.stages import counted_costs, partition
 from minidist.split.whole import Whole
 from minidist.sync.zero import FLYING, Zero
 
@@ -58,14 +62,12 @@ def shared(sync: Zero) -> list[plan.Shared]:
     return [plan.Shared(s.bucket.size, 8, s.comm.rank, s.comm.size, s.bucket.group.axes) for s in sync.shards]
 
 
-def reads(forwards_and_backwards: int) -> tuple[list[int], int]:
-    """Let a model on one rank tell in which order it reads buckets, in so many passes; and how many there are."""
-    model = MLP(SIZES, dtype=np.float64)
-    buckets = cut_into_buckets(flatten(model), BYTES)
-    told = plan.Reads(buckets)
-    for _ in range(forwards_and_backwards):
-        whole_loss(model(np.ones((1, SIZES[0]))), np.zeros(1, np.int64), 1).backward()
-    return told.order, len(buckets)
+def fetches(sync: Zero, passes: int) -> list[int]:
+    """How often a rank with the whole model fetches each bucket in so many passes forward and backward."""
+    pieces = plan.piece_reads(MLP(SIZES, seed=None), np.ones((1, SIZES[0]), np.float32))
+    bucket_of = {parameter.name: b.index for b in sync.buckets for parameter in b.parameters}
+    program = schedules.one_f_one_b(1, 0, passes)
+    return plan.fetches(plan.order(program, [pieces], bucket_of), len(sync.buckets))
 
 
 def of_owner(array: np.ndarray | None) -> int:
@@ -95,7 +97,7 @@ def test_a_step_sends_what_was_predicted(comm: Communicator, stage: int) -> None
             replica.forward_backward(batch(comm, 3))
             sync.step()
         after = comm.counters  # of both steps: when one rank leaves the first, another may be in the second
-        expected = plan.bytes_per_step(shared(sync), stage, plan.fetches(*reads(accumulate)))
+        expected = plan.bytes_per_step(shared(sync), stage, fetches(sync, accumulate))
         expected["control"] += all_reduce(1, 8, comm.rank, comm.size)  # the norm
         expected = {purpose: traffic * 2 for purpose, traffic in expected.items()}
         n = sum(bucket.n for bucket in shared(sync))
@@ -155,3 +157,60 @@ def test_python_has_counted_the_same_memory(stage: int, size: int) -> None:
         tracemalloc.stop()
     expected = sum(sum(held(sync).values()) for sync, _, _ in kept)
     assert expected <= measured <= expected + size * 40_000, measured - expected  # objects: tables, threads
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "recompute"), [("1f1b", 1, False), ("1f1b", 2, True), ("zero-bubble", 1, False)]
+)
+@pytest.mark.ranks(4, transports=("threads",))
+def test_what_the_stages_of_a_pipeline_fetch_is_what_was_predicted(
+    comm: Communicator, schedule: str, chunks: int, recompute: bool
+) -> None:
+    microbatches, mesh = 3, Mesh(comm, data=2, pipe=2)
+    model = GPT(5, time=4, layers=3, width=8, heads=2, seed=None)
+    tokens = np.arange(microbatches * 4).reshape(microbatches, 4) % 5
+    pieces = plan.piece_reads(model, tokens[:1])
+    runs = partition(counted_costs(model), 2 * chunks)
+    stage = cut(model, mesh, chunks)
+    stage.initialize(0, np.float64)
+    groups = flatten(stage)
+    before = comm.counters
+    sync = Zero(mesh, groups, SGD(groups, lr=0.1), bytes_per_bucket=3000, stage=3)
+    how: dict[str, Any] = {"schedule": schedule, "recompute": recompute}
+    replica = PipelineParallel(stage, whole_loss, sync, mesh, microbatches=microbatches, **how)
+    for _ in range(2):
+        replica.forward_backward(Batch(tokens, tokens, 2 * tokens.size))
+        sync.step()
+    after = comm.counters
+
+    def times(pipe: int, bucket_of: dict[str, int]) -> list[int]:
+        program = schedules.SCHEDULES[schedule](2, pipe, microbatches, chunks)
+        mine = [pieces[runs[chunk * 2 + pipe]] for chunk in range(chunks)]
+        last = chunks - 1 if pipe == 1 else None
+        return plan.fetches(
+            plan.order(program, mine, bucket_of, recompute, last), max(bucket_of.values()) + 1
+        )
+
+    # The tied embedding is a bucket of its own; the other end of the pipe has it, too, between buckets of its own.
+    here = mesh.coordinates["pipe"]
+    names = [[p.name for p in bucket.parameters] for bucket in sync.buckets]
+    letters = np.frombuffer(json.dumps(names).ljust(4000).encode(), np.uint8)[None]
+    everyone = [json.loads(row.tobytes()) for row in comm.all_gather(letters)]
+    of_rank = [{name: i for i, bucket in enumerate(theirs) for name in bucket} for theirs in everyone]
+    fetched = [times(rank % 2, of_rank[rank]) for rank in range(4)]
+    answers = []
+    for bucket in sync.buckets:
+        members = range(4) if len(bucket.group.axes) > 1 else (here, here + 2)
+        name = bucket.parameters[0].name
+        answers.append(sum(fetched[r][of_rank[r][name]] for r in members if r != comm.rank))
+    traffic = plan.bytes_per_step(shared(sync), 3, fetched[comm.rank], answers)
+    expected = {purpose: cost * 2 for purpose, cost in traffic.items()}
+    expected["control"] += all_reduce(1, 8, comm.rank, 4) * 2  # the norm
+    for group in groups:
+        over = mesh.comm(*group.axes)
+        expected["weights"] += broadcast(
+            group.dtype.itemsize * sum(e.size for e in group.layout), over.rank, over.size
+        )
+    for purpose, cost in expected.items():
+        assert tuple(np.subtract(after[purpose], before[purpose])) == (cost.messages, cost.bytes), purpose
+    sync.finish()

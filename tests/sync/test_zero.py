@@ -14,7 +14,10 @@ from minidist.models import GPT, MLP
 from minidist.nn import Embedding, Linear, Module, Placement, flatten
 from minidist.optim import SGD
 from minidist.random import uniform
-from minidist.split.replica import Batch, Replica
+from minidist.split.gather import whole_weights
+from minidist.split.pipeline_parallel import PipelineParallel, cut
+from minidist.split.replica import Batch, Replica, whole_loss
+from minidist.split.tensor_parallel import parallelize
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
 from minidist.sync.zero import Zero
@@ -260,3 +263,58 @@ def test_a_stage_that_does_not_exist_is_refused() -> None:
     groups = flatten(MODELS["mlp"][0]())
     with pytest.raises(ValueError, match="stage is 4, expected 1"):
         Zero(Mesh(world(), data=1), groups, SGD(groups, lr=0.1), stage=4)
+
+
+def train_spread(mesh: Mesh, name: str, stage: int, **how: Any) -> dict[str, Any] | None:
+    """Train a model that is spread over the mesh; give the histories, and its weights where they are whole."""
+    model, loss = UNDRAWN[name](), whole_loss
+    if mesh.axes.get("tensor", 1) > 1:
+        loss, how["argmax"] = parallelize(model, mesh)
+    model = cut(model, mesh, how.pop("chunks", 1))
+    model.initialize(0, np.float64)
+    groups = flatten(model)
+    sync = Zero(mesh, groups, SGD(groups, lr=0.1, momentum=0.9), 0.5, how.pop("bucket", 800), stage)
+    replica = PipelineParallel(model, loss, sync, mesh, **how)
+    inputs = MODELS[name][1]()
+    labels = inputs if name == "gpt" else (np.arange(EXAMPLES) * 3) % CLASSES
+    losses, norms = [], []
+    for step in range(STEPS):
+        mine = loader.share(np.arange(step % 5, EXAMPLES), mesh.comm("data").rank, mesh.size("data"))
+        share = replica.forward_backward(
+            Batch(inputs[mine], labels[mine], (EXAMPLES - step % 5) * labels[0].size)
+        )
+        losses.append(float(mesh.everyone.all_reduce(np.array(share))))
+        norms.append(sync.step())
+    sync.finish()
+    whole = whole_weights(mesh, groups)
+    if whole is None:
+        return None
+    weights = [value for _, value in sorted(whole.items())]
+    return {"losses": np.array(losses), "norms": np.array(norms), "weights": weights}
+
+
+UNDRAWN: dict[str, Callable[[], Module]] = {
+    "mlp": lambda: MLP([16, 8, 7, 6, CLASSES], seed=None),
+    "gpt": lambda: GPT(CLASSES, time=4, layers=2, width=8, heads=2, seed=None),
+}
+
+
+@pytest.mark.parametrize("name", ["mlp", "gpt"])
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.ranks(4, transports=("threads",))
+def test_replicas_that_are_spread_over_ranks_equal_one_process(
+    comm: Communicator, name: str, stage: int
+) -> None:
+    one = train_spread(Mesh(comm.alone("one"), data=1, pipe=1), name, 1, microbatches=1)
+    every: list[tuple[dict[str, int], dict[str, Any]]] = [
+        ({"data": 2, "pipe": 2}, {"microbatches": 5, "recompute": True}),
+        ({"data": 2, "pipe": 2}, {"microbatches": 3, "schedule": "zero-bubble", "accumulate": 2}),
+        ({"data": 2, "pipe": 2}, {"chunks": 2, "microbatches": 2, "bucket": 1}),
+        ({"data": 2, "pipe": 1, "tensor": 2}, {"microbatches": 1}),
+        ({"data": 1, "pipe": 2, "tensor": 2}, {"microbatches": 3}),
+    ]
+    for axes, how in every if stage == 3 else every[stage::2]:
+        many = train_spread(Mesh(comm, **axes), name, stage, **how)
+        assert one is not None
+        if many is not None:
+            assert_equal(many, one)
