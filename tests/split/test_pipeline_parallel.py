@@ -106,6 +106,7 @@ def train(
     sync = DataParallel(mesh, groups, optimizer, clip, bytes_per_bucket=200)
     replica = PipelineParallel(stage, loss, sync, mesh, **how)
     losses, norms = run(comm, replica, name, batch, steps, mesh.coordinates["data"], mesh.axes["data"])
+    sync.finish()
     weights = whole_weights(mesh, groups)
     return None if weights is None else {"losses": losses, "norms": norms, "weights": weights}
 
