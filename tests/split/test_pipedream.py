@@ -104,7 +104,7 @@ def check(comm: Communicator, pipe: int, expected: Any) -> None:
         np.testing.assert_allclose(array, expected[1][name], rtol=0, atol=1e-12)
 
 
-@pytest.mark.ranks(1, 2, 4, transports=("threads", "mpi"))
+@pytest.mark.ranks(1, 2, 4, transports=("threads",))
 def test_each_gradient_is_that_of_one_version_on_each_stage(comm: Communicator, expected: Any) -> None:
     check(comm, comm.size, expected[comm.size])
 

@@ -172,8 +172,8 @@ EVERYTHING = CASES + SMALL + TWO
 
 
 def cases(pipe: int, turn: int) -> tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]:
-    """Give a third of the cases that so many ranks have pieces for; with turn 0, 1 and 2 they are all there."""
-    return (CASES + SMALL * (pipe < 4) + TWO * (pipe < 3))[turn % 3 :: 3]
+    """Give a quarter of the cases that so many ranks have pieces for: each schedule meets each case on some ranks."""
+    return (CASES + SMALL * (pipe < 4) + TWO * (pipe < 3))[turn % 4 :: 4]
 
 
 @pytest.fixture
@@ -192,25 +192,15 @@ def test_training_equals_one_process(
 
 
 TWO_AXES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
-    ("gpt", {"clip": 0.5}, {"microbatches": 3}),
+    ("gpt", {"clip": 0.5, "steps": 10}, {"microbatches": 3}),
     ("frozen", {"batch": 3}, {"chunks": 2, "accumulate": 2, "microbatches": 2}),
-    ("mlp", {"batch": 1}, {"microbatches": 2, "recompute": True}),  # one of the replicas never has an example
+    ("mlp", {"batch": 1, "steps": 10}, {"microbatches": 2, "recompute": True}),  # one of the replicas never has an example
 )
 
 
 @pytest.fixture
 def references_of_two_axes() -> dict[str, Any]:
     return {str((name, one)): one_process(name, **one) for name, one, _ in TWO_AXES}
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
-@pytest.mark.ranks(4, transports=("threads",))
-def test_stages_that_are_shared_out_by_tensors_equal_one_process(
-    comm: Communicator, schedule: str, references_of_two_axes: dict[str, Any]
-) -> None:
-    for how in ({"recompute": True}, {"sequence": True}):
-        result = train(comm, "gpt", 2, tensor=2, clip=0.5, schedule=schedule, microbatches=3, **how)
-        assert_equal(result, references_of_two_axes[str(("gpt", {"clip": 0.5}))])
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
@@ -224,28 +214,34 @@ def test_training_with_two_replicas_of_two_stages_equals_one_process(
 
 
 @pytest.fixture
-def one_gpt() -> dict[str, Any]:
-    return one_process("gpt")
+def short_gpt() -> dict[str, Any]:
+    return one_process("gpt", steps=6)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
+@pytest.mark.ranks(4, transports=("threads",))
+def test_stages_that_are_shared_out_by_tensors_equal_one_process(
+    comm: Communicator, schedule: str, short_gpt: dict[str, Any]
+) -> None:
+    for how in ({"recompute": True}, {"sequence": True}):
+        result = train(comm, "gpt", 2, tensor=2, steps=6, schedule=schedule, microbatches=3, **how)
+        assert_equal(result, short_gpt)
 
 
 @pytest.mark.parametrize("schedule", list(schedules.SCHEDULES))
 @pytest.mark.ranks(2, 3, transports=("threads",))
 def test_no_schedule_relies_on_a_send_being_buffered(
-    comm: Communicator, schedule: str, one_gpt: dict[str, Any]
+    comm: Communicator, schedule: str, short_gpt: dict[str, Any]
 ) -> None:
     buffered = hub.EAGER
     try:
         hub.EAGER = -1  # now every send waits for its receiver
         chunks = 2 if comm.size == 2 else 1
-        assert_equal(train(comm, "gpt", comm.size, chunks, schedule=schedule, microbatches=5), one_gpt)
+        result = train(comm, "gpt", comm.size, chunks, steps=6, schedule=schedule, microbatches=5)
+        assert_equal(result, short_gpt)
         comm.barrier()
     finally:
         hub.EAGER = buffered
-
-
-@pytest.fixture
-def short_gpt() -> dict[str, Any]:
-    return one_process("gpt", steps=6)
 
 
 @pytest.mark.ranks(2, 4, transports=("mpi",))
@@ -449,11 +445,9 @@ def test_predictions_come_out_of_the_last_stage(comm: Communicator) -> None:
 def test_a_schedule_that_sends_the_wrong_microbatch_is_refused_before_it_runs(comm: Communicator) -> None:
     def wrong(stages: int, rank: int, microbatches: int, chunks: int) -> Any:
         order = list(schedules.gpipe(stages, rank, microbatches, chunks))
-        return (
-            [schedules.Forward(0), *order[1:]][:: -1 if rank else 1]
-            if rank
-            else [order[0], *order[:1], *order[2:]]
-        )
+        if rank == 0:
+            order[1] = schedules.Forward(0)  # once more, in place of microbatch 1
+        return order
 
     replica = small(comm, "mlp")
     replica.schedule = wrong
