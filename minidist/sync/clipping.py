@@ -16,6 +16,7 @@ import numpy as np
 from minidist import _kernels as kernels
 from minidist.comm import Mesh
 from minidist.nn.flat import Group
+from minidist.optim import Optimizer
 
 
 def norm(mesh: Mesh, groups: Sequence[Group]) -> float:
@@ -47,6 +48,15 @@ def over_replica(mesh: Mesh, squares: float) -> float:
 def counted_here(mesh: Mesh, group: Group) -> bool:
     """Say whether this rank counts a group: of those that hold the same copy, the first one does."""
     return all(mesh.comm(axis).rank == 0 for axis in group.repeated)
+
+
+def update(mesh: Mesh, groups: Sequence[Group], optimizer: Optimizer, longest: float | None) -> float:
+    """Clip the gradients and apply them; return their norm before that. All ranks of the replica call this."""
+    if longest is None:  # the update reads all gradients anyway, and sums their squares on the way
+        return norm_of_squares(mesh, groups, optimizer.step())
+    found = norm(mesh, groups)
+    optimizer.step(clip_scale(found, longest))
+    return found
 
 
 def clip_scale(norm: float, longest: float | None) -> float:

@@ -118,8 +118,4 @@ class DataParallel(Sync):
     def step(self) -> float:
         """Wait for the summed gradients, clip them, update the weights; return the norm before clipping."""
         self.combine()
-        if self.clip_norm is None:  # the update reads all gradients anyway, and sums their squares on the way
-            return clipping.norm_of_squares(self.mesh, self.groups, self.optimizer.step())
-        norm = clipping.norm(self.mesh, self.groups)
-        self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
-        return norm
+        return clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm)

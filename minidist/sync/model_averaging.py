@@ -138,9 +138,10 @@ class ModelAveraging(Sync):
         if self.outer is not None and not self._steps:
             self.outer.start(self.trained)
         partial.complete(self.mesh, self.groups)
-        norm = clipping.norm(self.mesh, self.groups)
         if own:
-            self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
+            norm = clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm)
+        else:  # 0, found by the same messages
+            norm = clipping.norm(self.mesh, self.groups)
         self._steps += 1
         self._targets += own
         self._left -= 1
@@ -155,9 +156,7 @@ class ModelAveraging(Sync):
         for group in self.trained:
             comm = self.mesh.comm(*group.axes)
             comm.all_reduce(group.gradients, out=group.gradients, purpose="gradient")
-        norm = clipping.norm(self.mesh, self.groups)
-        self.optimizer.step(clipping.clip_scale(norm, self.clip_norm))
-        return norm
+        return clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm)
 
     def average(self) -> None:
         """Make all replicas equal: to the mean of their weights, counted by the targets each has learnt from."""
