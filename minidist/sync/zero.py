@@ -26,7 +26,7 @@ what data parallel's ring sends. Stage 3 says what it sends in `zero_weights.py`
 
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020, section 5.
 
-    mpiexec -n 4 python -m minidist.train --sync zero1
+    mpiexec -n 4 python -m minidist.train --zero 1
 """
 
 import math
