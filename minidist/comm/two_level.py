@@ -58,7 +58,7 @@ def two_level(channel: Channel, x: np.ndarray, reduce_two: np.ufunc) -> Steps:
     yield from reduce_tree(here, x, reduce_two, root=0)
     if here.rank == 0:
         firsts = Part(channel, first_ranks(nodes))
-        yield from ALGORITHMS[choose(x.nbytes)](firsts, x, reduce_two)
+        yield from ALGORITHMS[choose(x.nbytes, firsts.size)](firsts, x, reduce_two)
     yield from broadcast_tree(here, x, root=0)
 
 

@@ -43,10 +43,23 @@ def even(n: int, ranks: int) -> list[int]:
     return [n // ranks + (rank < n % ranks) for rank in range(ranks)]
 
 
-def all_reduce(n: int, itemsize: int, rank: int, size: int, algorithm: str | None = None) -> Traffic:
-    """Cost of an all-reduce of n numbers of `itemsize` bytes; algorithm: as for `Communicator.all_reduce`."""
+def all_reduce(
+    n: int,
+    itemsize: int,
+    rank: int,
+    size: int,
+    algorithm: str | None = None,
+    nodes: Sequence[int] | None = None,
+) -> Traffic:
+    """Cost of an all-reduce of n numbers of `itemsize` bytes; algorithm: as for `Communicator.all_reduce`.
+
+    nodes: which machine each rank is on, as `Communicator.nodes`; None: all are on one.
+    """
     nbytes = n * itemsize
-    algorithm = algorithm or choose(nbytes)
+    nodes = nodes or [0] * size
+    if algorithm == "two_level" or (algorithm is None and has_two_levels(nodes)):
+        return two_level(n, itemsize, rank, nodes)
+    algorithm = algorithm or choose(nbytes, len(set(nodes)))
     if size == 1:
         return Traffic()
     if algorithm == "shared":  # reads of the others' piece, and writes to it
@@ -70,14 +83,14 @@ def all_reduce(n: int, itemsize: int, rank: int, size: int, algorithm: str | Non
 
 
 def two_level(n: int, itemsize: int, rank: int, nodes: Sequence[int]) -> Traffic:
-    """Cost of an all-reduce over machines: rank r is on machine nodes[r]; as `all_reduce` where that is no matter."""
-    if not has_two_levels(nodes):
-        return all_reduce(n, itemsize, rank, len(nodes))
+    """Cost of an all-reduce in two levels; rank r is on machine nodes[r]."""
     here = [other for other, node in enumerate(nodes) if node == nodes[rank]]
     place, nbytes = here.index(rank), n * itemsize
     within = reduce(nbytes, place, len(here)) + broadcast(nbytes, place, len(here))
     firsts = first_ranks(nodes)
-    return within + all_reduce(n, itemsize, firsts.index(rank), len(firsts)) if rank in firsts else within
+    if rank not in firsts:
+        return within
+    return within + all_reduce(n, itemsize, firsts.index(rank), len(firsts), nodes=firsts)
 
 
 def reduce(nbytes: int, rank: int, size: int, root: int = 0) -> Traffic:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from minidist.comm.all_reduce import ALGORITHMS, RING_FROM, choose
+from minidist.comm.all_reduce import ALGORITHMS, RING_FROM, RING_FROM_BETWEEN_MACHINES, choose
 from minidist.comm.threads import run_ranks
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 7, 16, 1000, 4099)
@@ -18,6 +18,8 @@ def integers(rank, length, dtype=np.float64):
 
 def test_the_way_is_chosen_by_size_alone():
     assert choose(0) == choose(RING_FROM - 1) == "recursive_doubling"
+    assert choose(RING_FROM_BETWEEN_MACHINES - 1, machines=2) == "recursive_doubling"
+    assert choose(RING_FROM_BETWEEN_MACHINES, machines=2) == "ring"
     assert choose(RING_FROM) == choose(10 * RING_FROM) == "ring"
 
 

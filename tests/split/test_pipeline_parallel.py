@@ -194,7 +194,11 @@ def test_training_equals_one_process(
 TWO_AXES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("gpt", {"clip": 0.5, "steps": 10}, {"microbatches": 3}),
     ("frozen", {"batch": 3}, {"chunks": 2, "accumulate": 2, "microbatches": 2}),
-    ("mlp", {"batch": 1, "steps": 10}, {"microbatches": 2, "recompute": True}),  # one of the replicas never has an example
+    (
+        "mlp",
+        {"batch": 1, "steps": 10},
+        {"microbatches": 2, "recompute": True},
+    ),  # one of the replicas never has an example
 )
 
 
