@@ -1,14 +1,14 @@
 """Tensor parallel: every matrix of the model is shared out, and all ranks work on the same examples.
 
-    one block of a transformer, on 2 ranks                      stream: the same on both
-                                                                   |
-    rank 0   enter  queries, keys, values of heads 0 1  ->  rows of out  \\
-                                                                           + --> stream += , norm
-    rank 1   enter  queries, keys, values of heads 2 3  ->  rows of out  /
-                                                                   |
-    rank 0   enter  columns 0..2w of widen  -> gelu ->  rows 0..2w of narrow  \\
-                                                                                + --> stream += , norm
-    rank 1   enter  columns 2w..4w          -> gelu ->  rows 2w..4w           /
+    one block of a transformer on 2 ranks; the stream is the same on both:
+
+    stream --+--> enter --> queries, keys, values of heads 0 1 --> their rows of `out` ----+
+             |                                                                             +--> all-reduce --> stream +=
+             +--> enter --> queries, keys, values of heads 2 3 --> their rows of `out` ----+
+
+    stream --+--> enter --> columns 0..2w of `widen`, gelu ----> rows 0..2w of `narrow` ---+
+             |                                                                             +--> all-reduce --> stream +=
+             +--> enter --> columns 2w..4w of `widen`, gelu ---> rows 2w..4w of `narrow` --+
 
 A matrix is cut by columns, the next one by rows, so that what is between them needs no communication
 (`tensor_layers.py`). Attention is cut by heads: a rank computes its own heads whole. The table of token embeddings is
@@ -29,9 +29,8 @@ reduce-scatter leaves it, which together send just what an all-reduce does (by t
 A block keeps (2 + 14/p) n, for norms and residuals are in pieces. In return the gradients of what is repeated are
 partial sums, and sync adds them up over this axis too. (The paper's (16/p) n costs one more all-gather in backward.)
 
-Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019, section
-3;
-Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4.2.2.
+Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019,
+section 3; Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4.2.2.
 
     mpiexec -n 4 python -m minidist.train --mode model --model gpt
 
@@ -84,6 +83,10 @@ def parallelize(model: Module, mesh: Mesh, sequence: bool = False) -> tuple[Loss
     for parameter in model.parameters():
         if parameter.placement is None:  # what works in the stream
             parameter.placement = Placement(parameter.shape, repeated=("tensor",), partial=stream.partial)
+    if (
+        stream.partial
+    ):  # sync will ask for the ranks of these sums: all make it here, in one order on all stages
+        mesh.comm(*[axis for axis in mesh.axes if axis in ("data", *stream.partial)])
 
     if classes is None:
 

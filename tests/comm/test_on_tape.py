@@ -200,7 +200,7 @@ def test_a_value_goes_to_another_rank_and_its_gradient_comes_back(comm: Communic
     check(comm, every(comm, SHAPE), stub_and_share, lambda xs: use(xs[0], 0) + use(xs[0] * xs[1], 1))
 
 
-@pytest.mark.ranks(2, 3, transports=("mpi",))
+@pytest.mark.ranks(3, transports=("mpi",))
 def test_the_same_on_mpi(comm: Communicator) -> None:
     test_enter_and_all_reduce(comm)
     for dim, odd in CUTS:
