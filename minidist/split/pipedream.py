@@ -28,8 +28,12 @@ Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training"
 Read next: `minidist/sync/model_averaging.py`, where replicas, not stages, differ in age.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from minidist.autograd import Parameter
+from minidist.autograd.backward import WeightPart
 from minidist.comm import Mesh
 from minidist.data.loader import microbatches as cut_rows
 from minidist.errors import UserError
@@ -91,15 +95,20 @@ class PipeDream(PipelineParallel):
             for instruction in self.program(pipedream, len(batches))
             if isinstance(instruction, Update) or len(batches[instruction.microbatch].inputs)
         ]
-        self._final = {(m, 0): set(self.stage.parameters_of[0]) for m in range(len(batches))}
         self.run(program, batches)
         if not batches:
             self.end()
         return sum(loss * batches[m].count for m, loss in self._losses.items()) / max(1, sum(counts))
 
     def forward(self, m: int, chunk: int) -> None:
+        """As in other schedules, and note with which weights."""
         self._versions[m] = [parameter.version for parameter in self.stage.parameters_of[chunk]]
         super().forward(m, chunk)
+
+    def backward(self, m: int, chunk: int, defer: Sequence[Parameter] = ()) -> list[WeightPart]:
+        """As in other schedules, but every gradient is final."""
+        self._last = dict.fromkeys(self.stage.parameters_of[chunk], (m, chunk))
+        return super().backward(m, chunk, defer)
 
     def update(self, m: int) -> None:
         """Combine this microbatch's gradient with the other replicas', and apply it."""

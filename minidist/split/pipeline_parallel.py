@@ -32,7 +32,8 @@ Huang et al., "GPipe", NeurIPS 2019, section 2.3; for the other schedules see `s
 Read next: `pipedream.py`, which does not wait for a batch to end.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -51,6 +52,7 @@ from minidist.sync.seam import Sync
 __all__ = ["PipelineParallel", "Stage", "cut"]
 
 Key = tuple[int, int]  # (microbatch, chunk)
+Program = Sequence[schedules.Instruction]
 
 
 class PipelineParallel(Replica):
@@ -85,8 +87,8 @@ class PipelineParallel(Replica):
         self.stages, self.rank, self.chunks = self.comm.size, self.comm.rank, len(stage.chunks)
         self.schedule = schedules.SCHEDULES[schedule]
         self.microbatches, self.accumulate, self.recompute = microbatches, accumulate, recompute
-        self._programs: dict[tuple[schedules.Schedule, int], list[schedules.Instruction]] = {}
-        # What follows belongs to one run of a schedule. Activations and gradients go by (microbatch, stage, gradient).
+        self._programs: dict[tuple[schedules.Schedule, int], Program] = {}
+        # What follows belongs to one run of a schedule; what is sent goes by (microbatch, stage, gradient).
         self._batches: Sequence[Batch] = ()
         self._training = True
         self._received: dict[tuple[int, int, bool], np.ndarray] = {}
@@ -94,9 +96,7 @@ class PipelineParallel(Replica):
         self._sends: list[Request] = []
         self._live: dict[Key, tuple[Any, Any]] = {}  # input and output of each forward
         self._deferred: dict[Key, list[WeightPart]] = {}
-        self._final: dict[
-            Key, set[Parameter]
-        ] = {}  # whose gradient is final after the backward of (microbatch, chunk)
+        self._last: dict[Parameter, Key] = {}  # which backward makes its gradient final, if this run does
         self._losses: dict[int, float] = {}  # by microbatch, where the last virtual stage is
 
     def forward_backward(self, batch: Batch) -> float:
@@ -107,7 +107,7 @@ class PipelineParallel(Replica):
         for number, piece in enumerate(pieces, start=1):
             batches = piece.cut(self.microbatches)
             program = self.program(self.schedule, len(batches))
-            self._final = last_uses(program, self.stage) if number == len(pieces) else {}
+            self._last = last_uses(program, self.stage) if number == len(pieces) else {}
             self.run(program, batches)
             total += sum(self._losses.values())
         self.end()
@@ -122,7 +122,7 @@ class PipelineParallel(Replica):
             self._live.clear()
             return self.argmax(outputs) if self.is_last(self.chunks - 1) else None
 
-    def program(self, schedule: schedules.Schedule, microbatches: int) -> list[schedules.Instruction]:
+    def program(self, schedule: schedules.Schedule, microbatches: int) -> Program:
         """Give this rank's instructions; those of all ranks are tried out in thought the first time."""
         key = schedule, microbatches
         if key not in self._programs:
@@ -134,23 +134,23 @@ class PipelineParallel(Replica):
             self._programs[key] = everyone[self.rank]
         return self._programs[key]
 
-    def run(
-        self, program: Iterable[schedules.Instruction], batches: Sequence[Batch], training: bool = True
-    ) -> None:
-        """Carry out a rank's instructions."""
+    def run(self, program: Program, batches: Sequence[Batch], training: bool = True) -> None:
+        """Carry out a rank's instructions. One receive is always posted ahead, to be filled while the rank computes."""
         self._batches, self._training = batches, training
         self._losses.clear()
+        posted = map(self.post, [i for i in program if isinstance(i, schedules.Receive)])
+        coming = next(posted, None)
         for instruction in program:
             match instruction:
-                case schedules.Receive(m, stage, gradient, peer):
-                    request = self.comm.irecv_new(peer, self.tag(instruction), purpose="activation")
-                    self._received[m, stage, gradient] = request.wait()
+                case schedules.Receive(m, stage, gradient):
+                    assert coming is not None, "there are as many as receives"
+                    self._received[m, stage, gradient] = coming.wait()
+                    coming = next(posted, None)
                 case schedules.Send(m, stage, gradient, peer):
                     array = self._made.pop((m, stage, gradient))
                     self._sends = [request for request in self._sends if not request.test()]
-                    self._sends.append(
-                        self.comm.isend(array, peer, self.tag(instruction), purpose="activation")
-                    )
+                    request = self.comm.isend(array, peer, self.tag(instruction), purpose="activation")
+                    self._sends.append(request)
                 case schedules.Forward(m, chunk):
                     self.forward(m, chunk)
                 case schedules.Backward(m, chunk):
@@ -166,6 +166,10 @@ class PipelineParallel(Replica):
         for request in self._sends:
             request.wait()
         self._sends.clear()
+
+    def post(self, message: schedules.Receive) -> Request:
+        """Start to receive a message."""
+        return self.comm.irecv_new(message.peer, self.tag(message), purpose="activation")
 
     def tag(self, message: schedules.Send | schedules.Receive) -> int:
         """Number a message by what it is for: the same number on both sides, and no other message of a run has it."""
@@ -186,17 +190,14 @@ class PipelineParallel(Replica):
         x: Any = self._batches[m].inputs
         if here > 0:
             x = Tensor(self._received.pop((m, here, False)), requires_grad=True)
+        last, again = self.is_last(chunk), self.recompute and self._training
         y: Any = None
-        if not (self.recompute and self._training):
-            y = self.apply(chunk, x, m)
-            self._live[m, chunk] = x, y
-        else:
-            self._live[m, chunk] = x, None
-            if not self.is_last(chunk):  # there, backward alone needs the output
-                with no_grad():
-                    y = self.apply(chunk, x, m)
-        if not self.is_last(chunk):
+        if not (last and again):  # there, nobody but backward needs the output
+            with no_grad() if again else nullcontext():
+                y = self.apply(chunk, x, m)
+        if not last:
             self._made[m, here + 1, False] = y.data
+        self._live[m, chunk] = x, None if again else y
 
     def apply(self, chunk: int, x: Any, m: int) -> Tensor:
         """Send a value through a chunk's pieces, and in training through the loss behind the last one."""
@@ -217,7 +218,7 @@ class PipelineParallel(Replica):
         above = None if self.is_last(chunk) else self._received.pop((m, here, True))
         parts: list[WeightPart] = []
         if y.requires_grad:  # unless this is the first stage, and all its parameters are frozen
-            ready = partial(self._ready_if_in, self._final.get((m, chunk), set()))
+            ready = partial(self._contributed, (m, chunk)) if self._last else None
             parts = y.backward(above, defer=defer, ready=ready, tick=self.tick, release=True)
         if here > 0:
             # An output that does not depend on the input gives no gradient, and the rank before is waiting for one.
@@ -228,16 +229,16 @@ class PipelineParallel(Replica):
         """Apply one microbatch's gradient; only `pipedream.py` has schedules that say so."""
         raise ValueError("this schedule updates in the middle of a batch: run it by pipedream.PipeDream")
 
-    def _ready_if_in(self, final: set[Parameter], parameter: Parameter) -> None:
-        if parameter in final:
+    def _contributed(self, key: Key, parameter: Parameter) -> None:
+        if self._last.get(parameter) == key:
             self.ready(parameter)
 
 
-def last_uses(program: Sequence[schedules.Instruction], stage: Stage) -> dict[Key, set[Parameter]]:
-    """Find which backward is the last one to contribute to each parameter's gradient."""
+def last_uses(program: Program, stage: Stage) -> dict[Parameter, Key]:
+    """Find for each parameter the last backward that contributes to its gradient."""
     last: dict[Parameter, Key] = {}
     for instruction in program:
         if isinstance(instruction, schedules.Backward | schedules.BackwardWeight):
             key = instruction.microbatch, instruction.chunk
             last.update(dict.fromkeys(stage.parameters_of[instruction.chunk], key))
-    return {key: {parameter for parameter in last if last[parameter] == key} for key in set(last.values())}
+    return last

@@ -20,6 +20,7 @@ from minidist.split import schedules
 from minidist.split.gather import whole_weights
 from minidist.split.pipeline_parallel import PipelineParallel, cut
 from minidist.split.replica import Batch
+from minidist.split.schedule_times import peak_live
 from minidist.split.stages import partition
 from minidist.split.tensor_parallel import parallelize
 from minidist.split.whole import Whole
@@ -282,15 +283,19 @@ def test_training_on_mpi_with_synchronous_sends_equals_one_process(
         endpoint.isend = send  # type: ignore[method-assign]
 
 
-def small(comm: Communicator, name: str = "mlp", chunks: int = 1, **how: Any) -> PipelineParallel:
+def small(
+    comm: Communicator,
+    name: str = "mlp",
+    chunks: int = 1,
+    kind: type[PipelineParallel] = PipelineParallel,
+    **how: Any,
+) -> Any:
     """Make a replica over all ranks that can be looked at."""
     mesh = Mesh(comm, data=1, pipe=comm.size)
     stage = cut(MODELS[name][0](seed=None), mesh, chunks)
     stage.initialize(0, np.float64)
     groups = flatten(stage)
-    return PipelineParallel(
-        stage, ops.cross_entropy, Recorded(mesh, groups, SGD(groups, lr=0.1)), mesh, **how
-    )
+    return kind(stage, ops.cross_entropy, Recorded(mesh, groups, SGD(groups, lr=0.1)), mesh, **how)
 
 
 class Recorded(DataParallel):
@@ -346,6 +351,52 @@ def test_each_border_is_crossed_by_one_activation_and_one_gradient_of_each_micro
         runs = [widths[-1] for widths in borders(comm, chunks)]
         assert total == [2 * 3 * len(runs), 2 * 7 * 8 * sum(runs)]
         replica.sync.combine()
+
+
+@pytest.mark.parametrize("schedule", list(schedules.SCHEDULES))
+@pytest.mark.ranks(1, 2, 3, 4, transports=("threads",))
+def test_a_rank_keeps_as_many_microbatches_as_its_schedule_says(comm: Communicator, schedule: str) -> None:
+    class Watching(PipelineParallel):
+        most = 0
+
+        def tick(self) -> None:
+            self.most = max(self.most, len(self._live) + len(self._deferred))
+            super().tick()
+
+    inputs, labels = data_of("mlp")
+    for chunks in (1, 2):
+        replica = small(comm, "mlp", chunks, Watching, schedule=schedule, microbatches=6)
+        replica.forward_backward(Batch(inputs, labels, EXAMPLES))
+        program = replica.program(replica.schedule, 6)
+        # The one whose forward or backward is running at the moment is not on the list.
+        assert replica.most + 1 == peak_live(program)
+        replica.sync.combine()
+
+
+@pytest.mark.ranks(2, transports=("threads",))
+def test_a_receive_is_posted_before_the_computation_in_front_of_it(comm: Communicator) -> None:
+    order: list[str] = []
+
+    class Listener:
+        def before(self, event: Any) -> None:
+            order.append(event.operation)
+
+        def waiting(self, event: Any) -> None: ...
+
+        def after(self, event: Any) -> None: ...
+
+    class Writing(PipelineParallel):
+        def forward(self, m: int, chunk: int) -> None:
+            order.append("forward")
+            super().forward(m, chunk)
+
+    replica = small(comm, "mlp", kind=Writing, schedule="gpipe", microbatches=3)
+    replica.comm.listeners.append(Listener())
+    inputs, labels = data_of("mlp")
+    replica.forward_backward(Batch(inputs, labels, EXAMPLES))
+    replica.sync.combine()
+    if comm.rank == 1:
+        assert order[:7] == ["recv", "recv", "forward", "recv", "forward", "forward", "send"]
 
 
 def borders(comm: Communicator, chunks: int) -> list[list[int]]:
