@@ -373,30 +373,33 @@ def test_a_rank_keeps_as_many_microbatches_as_its_schedule_says(comm: Communicat
         replica.sync.combine()
 
 
+class Writing(PipelineParallel):
+    """Write down, in order, what is computed and what is sent and received."""
+
+    order: list[str]
+
+    def forward(self, m: int, chunk: int) -> None:
+        self.order.append("forward")
+        super().forward(m, chunk)
+
+    def before(self, event: Any) -> None:
+        self.order.append(event.operation)
+
+    def waiting(self, event: Any) -> None: ...
+
+    def after(self, event: Any) -> None: ...
+
+
 @pytest.mark.ranks(2, transports=("threads",))
 def test_a_receive_is_posted_before_the_computation_in_front_of_it(comm: Communicator) -> None:
-    order: list[str] = []
-
-    class Listener:
-        def before(self, event: Any) -> None:
-            order.append(event.operation)
-
-        def waiting(self, event: Any) -> None: ...
-
-        def after(self, event: Any) -> None: ...
-
-    class Writing(PipelineParallel):
-        def forward(self, m: int, chunk: int) -> None:
-            order.append("forward")
-            super().forward(m, chunk)
-
     replica = small(comm, "mlp", kind=Writing, schedule="gpipe", microbatches=3)
-    replica.comm.listeners.append(Listener())
+    replica.order = []
+    replica.comm.listeners.append(replica)
     inputs, labels = data_of("mlp")
     replica.forward_backward(Batch(inputs, labels, EXAMPLES))
     replica.sync.combine()
     if comm.rank == 1:
-        assert order[:7] == ["recv", "recv", "forward", "recv", "forward", "forward", "send"]
+        assert replica.order[:7] == ["recv", "recv", "forward", "recv", "forward", "forward", "send"]
 
 
 def borders(comm: Communicator, chunks: int) -> list[list[int]]:
