@@ -30,7 +30,6 @@ Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Paramet
 """
 
 import math
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -68,6 +67,9 @@ class Shard:
         """Nothing to do: the groups are told when all ranks' shards are updated."""
 
 
+Flight = tuple[Shard, Request]  # whose sum is on its way
+
+
 class Zero(Sync):
     """Sum gradients in buckets, each rank a piece; update the piece; share the weights.
 
@@ -100,7 +102,7 @@ class Zero(Sync):
         self.optimizer = optimizer.over(self.shards)
         self._ready: set[int] = set()  # indices of buckets that are final but not launched
         self._next = 0  # the bucket whose turn it is
-        self._flying: deque[tuple[Shard, Request]] = deque()
+        self._flying: list[Flight] = []  # the sums that are on their way
         self._lent: dict[
             int, np.ndarray
         ] = {}  # bucket index -> the memory in which its gradients are written
@@ -124,17 +126,18 @@ class Zero(Sync):
         bucket = self._shard_of[parameter].bucket
         if bucket.index in self._lent:
             return
-        while self._many_fly():
-            self._land()
+        for flight in self._too_many():
+            self._land(flight)
         self._lent[bucket.index] = memory = np.empty(bucket.size, bucket.group.dtype)
         bucket.lend_gradients(memory)
 
-    def _many_fly(self) -> bool:
-        """Say whether enough of other replicas' sums are awaited.
+    def _too_many(self) -> list[Flight]:
+        """Give the sums to wait for before one more may be begun.
 
-        A sum over other stages of this replica is not for waiting: they may need this rank's backward to end first.
+        One over other stages of this replica is not for waiting: they may need this rank's backward to end first.
         """
-        return sum(shard.bucket.group.axes == ("data",) for shard, _ in self._flying) >= FLYING
+        others = [flight for flight in self._flying if flight[0].bucket.group.axes == ("data",)]
+        return others[: max(0, len(others) + 1 - FLYING)]
 
     def gradient_ready(self, bucket: Bucket) -> None:
         """Launch every bucket that is ready and whose turn it is."""
@@ -157,9 +160,10 @@ class Zero(Sync):
         request = shard.comm.ireduce_scatter(gradients, purpose="gradient")
         self._flying.append((shard, request))
 
-    def _land(self) -> None:
-        """Wait for the oldest sum, and keep it."""
-        shard, request = self._flying.popleft()
+    def _land(self, flight: Flight) -> None:
+        """Wait for a sum, and keep it."""
+        self._flying.remove(flight)
+        shard, request = flight
         summed = request.wait()
         if self.stage == 1:  # the memory is there anyway
             shard.gradients = shard.bucket.gradients[shard.piece]
@@ -170,15 +174,15 @@ class Zero(Sync):
     def tick(self) -> None:
         """Move what is on its way, and give back the memory of what has arrived."""
         self.mesh.everyone.progress.advance()
-        while self._flying and self._flying[0][1].done:
-            self._land()
+        for flight in [flight for flight in self._flying if flight[1].done]:
+            self._land(flight)
 
     # ---- weights
 
     def step(self) -> float:
         """Wait for the summed gradients, clip, update this rank's shards, share them; return the norm."""
-        while self._flying:
-            self._land()
+        for flight in list(self._flying):
+            self._land(flight)
         self._ready.clear()
         self._next = 0
         if self.fetched is not None:

@@ -11,7 +11,7 @@ from minidist.autograd import Tensor, ops
 from minidist.comm import Communicator, Mesh, world
 from minidist.data import loader
 from minidist.models import GPT, MLP
-from minidist.nn import Embedding, Linear, Module, Placement, flatten
+from minidist.nn import Embedding, Linear, Module, Placement, Weight, flatten
 from minidist.optim import SGD
 from minidist.random import uniform
 from minidist.split.gather import whole_weights
@@ -318,3 +318,30 @@ def test_replicas_that_are_spread_over_ranks_equal_one_process(
         assert one is not None
         if many is not None:
             assert_equal(many, one)
+
+
+@pytest.mark.ranks(2, transports=("threads",))
+def test_a_stage_does_not_wait_in_backward_for_a_sum_that_another_stage_can_join_only_later(
+    comm: Communicator,
+) -> None:
+    class Stage(Module):
+        def __init__(self) -> None:
+            self.c, self.b, self.a, self.tied = Weight(3), Weight(3), Weight(3), Weight(3)
+            self.tied.place(Placement((3,), repeated=("pipe",), partial=("pipe",)))
+            self.initialize(0, np.float64)
+
+    mesh = Mesh(comm, data=1, pipe=2)
+    model = Stage()
+    groups = flatten(model)
+    sync = Zero(mesh, groups, SGD(groups, lr=1.0), bytes_per_bucket=1, stage=2)
+    assert [bucket.parameters[0].name for bucket in sync.buckets] == ["tied", "a", "b", "c"]
+    if comm.rank == 0:  # its backward begins when that of the last stage has ended
+        comm.recv(np.empty(1), source=1)
+    for bucket in sync.buckets:
+        bucket.parameters[0].accumulate(np.ones(3))
+        sync.gradient_ready(bucket)
+    if comm.rank == 1:
+        comm.send(np.zeros(1), dest=0)
+    assert sync.step() == pytest.approx(np.sqrt(3 * (2 * 2 + 2 * 3)))
+    assert (model.tied.data == -2).all()
+    assert (model.a.data == -1).all()
