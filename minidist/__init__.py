@@ -4,7 +4,7 @@ Each rank of a job gets one thread of arithmetic unless you ask for more: four r
 threads each are slower than one rank. Math libraries read their environment when NumPy loads them, so this must
 be said before. Ask for more with `OMP_NUM_THREADS=2 mpiexec -n 4 ...`.
 
-Read next: `autograd/tensor.py` (the tape), `comm/__init__.py` (talking to other ranks), `train/__main__.py` (a whole run).
+Read next: `autograd/tensor.py` (the tape), `comm/__init__.py` (talking to other ranks), `train/` (a whole run).
 """
 
 import os

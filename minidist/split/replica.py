@@ -68,6 +68,17 @@ class Replica:
         self._waiting = {bucket.index: len(bucket.parameters) for bucket in sync.buckets}
         self._missing: dict[int, int] = {}  # bucket index -> parameters that backward has not reported yet
 
+    def forward_backward(self, batch: Batch) -> float:
+        """Make the gradients of this replica's share of the batch.
+
+        Returns this rank's share of the loss: the shares of all ranks, of all replicas, sum to the loss of the batch.
+        """
+        raise TypeError(f"{type(self).__name__} does not say how to compute: define forward_backward(batch)")
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray | None:
+        """Give the most likely class of each target; None on a rank of the replica that does not know it."""
+        raise TypeError(f"{type(self).__name__} does not say how to predict: define predict(inputs)")
+
     def begin(self) -> None:
         """Forget the gradients of the step before."""
         self._missing = self._waiting.copy()

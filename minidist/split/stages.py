@@ -30,10 +30,12 @@ class Stage(Module):
     """This rank's pieces of a model: one list of pieces for each chunk.
 
     Parameters have the names and the order that they have in the whole model; those of other stages are not listed.
+    runs: which pieces of the model each virtual stage has, of all ranks.
     """
 
-    def __init__(self, model: Module, chunks: Sequence[Sequence[Piece]]) -> None:
+    def __init__(self, model: Module, chunks: Sequence[Sequence[Piece]], runs: Sequence[slice] = ()) -> None:
         self.model = model
+        self.runs = list(runs)
         self.chunks = [tuple(pieces) for pieces in chunks]
         self.parameters_of = [
             list(dict.fromkeys(p for piece in pieces for p in piece.parameters())) for pieces in chunks
@@ -69,7 +71,7 @@ def cut(model: Module, mesh: Mesh, chunks: int = 1, costs: Sequence[float] | Non
             _tie(mesh, parameter, tuple(sorted(places)))
         if rank not in places and isinstance(parameter, Weight):
             parameter.forget()  # it lives elsewhere
-    return Stage(model, [pieces[runs[chunk * ranks + rank]] for chunk in range(chunks)])
+    return Stage(model, [pieces[runs[chunk * ranks + rank]] for chunk in range(chunks)], runs)
 
 
 def _tie(mesh: Mesh, parameter: Parameter, places: tuple[int, ...]) -> None:

@@ -33,6 +33,7 @@ class Sync:
     """Keep replicas in agreement. A mode is a subclass; what it does not need it leaves as it is here."""
 
     buckets: Sequence[Bucket] = ()  # the slices that `gradient_ready` speaks of, in the order of launching
+    lockstep = True  # whether no replica can be a step ahead of another
 
     def divisor(self, own: int, whole: int) -> int:
         """Hear how many targets this replica has in the coming step, and all together; say what divides the loss."""

@@ -6,12 +6,14 @@ beginner needs, `--help-all` everything, in groups. Read next: `__main__.py`.
 
 import argparse
 import difflib
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from minidist import data
 from minidist.errors import UserError
+from minidist.train import mode_options
+from minidist.train.arrangement import MODES
+from minidist.train.values import number, whole_number, whole_numbers
 
 MODELS = ("mlp", "cnn", "gpt")
 
@@ -22,6 +24,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cnn": {**_ON_DIGITS, "epochs": 10, "lr": 0.05},
     "gpt": {"data": "text", "batch": 16, "epochs": 1, "optimizer": "adamw", "lr": 1e-3, "weight_decay": 0.01},
 }
+
+GPT_SIZES = (
+    ("layers", "blocks", 4),
+    ("width", "of the residual stream", 128),
+    ("heads", "attention heads", 4),
+)
 
 EXAMPLE = """\
 example: four ranks, twice the usual batch, and so twice the usual step
@@ -43,35 +51,6 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; see python -m minidist.train --help")
 
 
-def _whole_number(what: str, least: int) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(
-                f"got {text!r}, but {what} must be a whole number, {least} or more"
-            )
-        return value
-
-    return convert
-
-
-def _number(what: str, above_zero: bool) -> Callable[[str], float]:
-    def convert(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value) or value < 0 or (above_zero and value == 0):
-            least = "above 0" if above_zero else "0 or more"
-            raise argparse.ArgumentTypeError(f"got {text!r}, but {what} must be a finite number, {least}")
-        return value
-
-    return convert
-
-
 def _parser(everything: bool) -> argparse.ArgumentParser:
     """Build the parser; without `everything` the help leaves out what a beginner does not need."""
     parser = _Parser(
@@ -89,27 +68,27 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
 
     basics = parser.add_argument_group("what to train, and how long")
     add = basics.add_argument
-    add("--mode", choices=["data"], default="data", help="how ranks share the work: data parallel (default)")
+    add("--mode", choices=MODES, help=f"how ranks share the work: {', '.join(MODES)} (default: data)")
     add("--model", choices=MODELS, default="mlp", help="mlp (default), cnn or gpt")
     add("--data", choices=data.NAMES, help="digits (default), mnist, fashion-mnist; text (default for gpt)")
-    add("--epochs", type=_whole_number("the number of epochs", 1), metavar="N", help="passes over the data")
+    add("--epochs", type=whole_number("the number of epochs", 1), metavar="N", help="passes over the data")
     add(
         "--batch",
-        type=_whole_number("the global batch", 1),
+        type=whole_number("the global batch", 1),
         metavar="N",
         help="examples in one step, over all ranks together",
     )
-    add("--lr", type=_number("the learning rate", above_zero=True), metavar="X", help="learning rate")
+    add("--lr", type=number("the learning rate", above_zero=True), metavar="X", help="learning rate")
     add(
         "--seed",
-        type=_whole_number("the seed", 0),
+        type=whole_number("the seed", 0),
         default=0,
         metavar="N",
         help="of weights and shuffling (0)",
     )
     add(
         "--sample",
-        type=_whole_number("the length of the sample", 0),
+        type=whole_number("the length of the sample", 0),
         default=0,
         metavar="N",
         help="print N characters that the gpt wrote, at the end",
@@ -127,13 +106,13 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
     add = (parser.add_argument_group("the step") if everything else parser).add_argument
     add(
         "--steps",
-        type=_whole_number("the number of steps", 1),
+        type=whole_number("the number of steps", 1),
         metavar="N",
         help=rest("stop after N steps, whatever --epochs says"),
     )
     add(
         "--accumulate",
-        type=_whole_number("the number of pieces", 1),
+        type=whole_number("the number of pieces", 1),
         default=1,
         metavar="K",
         help=rest("work through the same global batch in K pieces, to save memory (1)"),
@@ -141,27 +120,39 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
     add("--optimizer", choices=["sgd", "adamw"], help=rest("default: sgd; adamw for gpt"))
     add(
         "--momentum",
-        type=_number("the momentum", above_zero=False),
+        type=number("the momentum", above_zero=False),
         default=None,
         metavar="X",
         help=rest("of sgd (0.9)"),
     )
     add(
         "--weight-decay",
-        type=_number("the weight decay", above_zero=False),
+        type=number("the weight decay", above_zero=False),
         default=None,
         metavar="X",
         help=rest("default: 0.001; 0.01 for gpt"),
     )
     add(
         "--clip-norm",
-        type=_number("the largest norm", above_zero=True),
+        type=number("the largest norm", above_zero=True),
         metavar="X",
         help=rest("scale the gradient down to this norm where it is longer"),
     )
     add("--dtype", choices=["float32", "float64"], default="float32", help=rest("of weights (float32)"))
+    add = (parser.add_argument_group("the model's size") if everything else parser).add_argument
+    add(
+        "--hidden",
+        type=whole_numbers("the widths of hidden layers"),
+        metavar="N,N",
+        help=rest("of the mlp: the widths of its hidden layers (256,128)"),
+    )
+    for name, what, default in GPT_SIZES:
+        kind = whole_number(f"the gpt's {name}", 1)
+        add(f"--{name}", type=kind, metavar="N", help=rest(f"of the gpt: {what} ({default})"))
+    mode_options.add_to(parser, everything)
     add = (parser.add_argument_group("output") if everything else parser).add_argument
     add("--json", metavar="PATH", help=rest("write histories, counters and the result to a file"))
+    add("--explain", action="store_true", help=rest("do not train: say who holds and sends what"))
     add("--quiet", action="store_true", help=rest("print nothing but errors"))
     return parser
 
@@ -182,6 +173,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     _refuse_contradictions(options)
     if options.momentum is None:
         options.momentum = 0.9
+    if options.hidden is None:
+        options.hidden = [256, 128]
+    for name, _, default in GPT_SIZES:
+        if getattr(options, name) is None:
+            setattr(options, name, default)
     return options
 
 
@@ -204,5 +200,8 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise UserError(
             "--data digits is part of minidist and reads no --data-dir; leave it out, or take --data mnist"
         )
+    for name, owner in (("hidden", "mlp"), *((name, "gpt") for name, _, _ in GPT_SIZES)):
+        if getattr(options, name) is not None and options.model != owner:
+            raise UserError(f"--{name} is a size of the {owner}; leave it out, or say --model {owner}")
     if options.sample and options.model != "gpt":
         raise UserError(f"--sample needs --model gpt; {options.model} does not write text")

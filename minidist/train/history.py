@@ -1,0 +1,53 @@
+"""The losses and norms of a run, as they become known.
+
+A step's loss is a sum over all ranks, and so it is known when the last of them has come so far. Where replicas train in
+lockstep it is waited for. Where one may be ahead of another, waiting would hold it back and so change what is trained:
+there a loss is written down when it has arrived.
+"""
+
+import math
+from collections import deque
+
+from minidist.comm import Communicator, Request
+from minidist.errors import UserError
+from minidist.train.report import Progress
+
+
+class History:
+    """Take note of every step.
+
+    losses: of the global batch: the mean over its targets.
+    norms: of the gradient that the first replica applied (in lockstep they are all equal).
+    """
+
+    def __init__(self, comm: Communicator, steps: int, shown: bool, lr: float) -> None:
+        self.losses: list[float] = []
+        self.norms: list[float] = []
+        self.examples = 0
+        self._lr = lr
+        self._progress = Progress(comm, steps, shown)
+        self._pending: deque[tuple[int, int, Request]] = deque()  # epoch, examples, the loss on its way
+
+    def step(self, epoch: int, examples: int, loss: Request, norm: float, lockstep: bool) -> None:
+        """Take note of one step; raise UserError if the training has diverged."""
+        self.norms.append(norm)
+        self._pending.append((epoch, examples, loss))
+        while self._pending and (lockstep or self._pending[0][2].test()):
+            self._write_down()
+
+    def finish(self) -> None:
+        """Wait for the losses that are still on their way."""
+        while self._pending:
+            self._write_down()
+
+    def _write_down(self) -> None:
+        epoch, examples, request = self._pending.popleft()
+        loss = float(request.wait())
+        self.losses.append(loss)
+        self.examples += examples
+        if not math.isfinite(loss):
+            raise UserError(
+                f"the loss became {loss} in step {len(self.losses)}: the training diverged; "
+                f"try --lr {self._lr / 10:g} or --clip-norm 1"
+            )
+        self._progress.step(epoch, len(self.losses), loss, examples)
