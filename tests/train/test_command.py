@@ -181,7 +181,7 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(what: str, ranks: int) -> N
 def test_fewer_examples_than_ranks_work_and_are_noted() -> None:
     done = start(4, "--batch", "3", "--steps", "4")
     assert done.returncode == 0, done.stderr
-    assert "a batch of 3 leaves 1 of 4 ranks without work" in done.stdout
+    assert "a batch of 3 leaves 1 of 4 replicas without work" in done.stdout
 
 
 def test_ranks_with_different_options_are_refused() -> None:
