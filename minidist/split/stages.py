@@ -57,6 +57,10 @@ def cut(model: Module, mesh: Mesh, chunks: int = 1, costs: Sequence[float] | Non
     costs = counted_costs(model) if costs is None else costs
     if chunks < 1:
         raise UserError(f"chunks is {chunks}, expected at least 1 stage for each rank of the pipe")
+    if len(costs) != len(pieces):
+        raise ValueError(
+            f"costs has {len(costs)} numbers, expected one for each of the model's {len(pieces)} pieces"
+        )
     if ranks * chunks > len(pieces):
         raise UserError(_too_many(ranks, chunks, len(pieces)))
     runs = partition(costs, ranks * chunks)

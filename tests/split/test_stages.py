@@ -9,6 +9,7 @@ from minidist.comm import Communicator, Mesh, world
 from minidist.models import CNN, GPT, MLP
 from minidist.random import uniform
 from minidist.split.stages import counted_costs, cut, measured_costs, partition
+from minidist.split.tensor_parallel import parallelize
 
 
 def largest(costs, runs):
@@ -77,3 +78,17 @@ def test_measuring_does_not_touch_a_model_that_has_weights():
     measured_costs(model, Mesh(world(), pipe=1), np.ones((2, 4), np.float32))
     for p, array in zip(model.parameters(), before, strict=True):
         np.testing.assert_array_equal(p.data, array)
+
+
+@pytest.mark.ranks(4, transports=("threads",))
+def test_pieces_that_are_shared_out_by_tensors_can_be_measured(comm: Communicator) -> None:
+    mesh = Mesh(comm, pipe=2, tensor=2)
+    model = GPT(7, 3, 2, 4, 2, seed=None)
+    parallelize(model, mesh)
+    costs = measured_costs(model, mesh, np.zeros((2, 3), np.int64))
+    assert (comm.all_gather(np.array([costs])) == costs).all()
+    with pytest.raises(
+        ValueError, match="costs has 3 numbers, expected one for each of the model's 4 pieces"
+    ):
+        cut(model, mesh, costs=costs[1:])
+    cut(model, mesh, costs=costs).initialize(0)
