@@ -18,7 +18,14 @@ from minidist.errors import UserError
 
 AXES = ("data", "pipe", "tensor")  # the last one fastest: neighbours talk most
 SYNCS = ("data", "averaging", "parameter-server")
-MODES = ("data", "model", "pipeline", "averaging", "parameter-server")
+SPOKEN = {
+    "data": "data parallel",
+    "model": "model parallel",
+    "pipeline": "pipeline parallel",
+    "averaging": "model averaging",
+    "parameter-server": "parameter server",
+}
+MODES = tuple(SPOKEN)
 
 
 @dataclass(frozen=True)
@@ -40,13 +47,10 @@ class Arrangement:
 
     def describe(self) -> str:
         """Say it in a few words."""
-        spread = [f"{axis}={size}" for axis, size in self.axes.items() if size > 1]
-        words = [" x ".join(spread) or "one rank"]
-        if self.sync != "data":
-            words.append({"averaging": "averaging weights"}.get(self.sync, "a parameter server"))
-        if self.servers:
-            words.append(f"{self.servers} of the ranks serve{'s' if self.servers == 1 else ''}")
-        return ", ".join(words)
+        mesh = " x ".join(f"{axis}={size}" for axis, size in self.axes.items() if size > 1) or "one rank"
+        words = SPOKEN.get(self.mode, "") or {"averaging": "model averaging"}.get(self.sync, self.sync)
+        words = f"{words} ({mesh})" if self.mode in SPOKEN or self.sync != "data" else mesh
+        return words + (f", {self.servers} server{'s' * (self.servers > 1)}" if self.servers else "")
 
 
 def arrange(options: argparse.Namespace, ranks: int) -> Arrangement:

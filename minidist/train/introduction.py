@@ -29,9 +29,13 @@ def introduce(
     say(f"{ranks}, {cores} core{'s' if cores > 1 else ''}, {arrangement.describe()}, {path} kernels")
     if why := kernels.why_numpy():
         say(why)
-    shapes = [p.placement.shape if p.placement else p.shape for p in model.parameters()]  # as one process has them
+    # As one process has them, whatever is here.
+    shapes = [p.placement.shape if p.placement else p.shape for p in model.parameters()]
     parameters = sum(int(np.prod(shape)) for shape in shapes)
-    say(f"model  {options.model}, {parameters:,} parameters, {options.dtype}")
+    sizes = (
+        " " + "-".join(str(shape[0]) for shape in shapes[::2] + shapes[-1:]) if options.model == "mlp" else ""
+    )
+    say(f"model  {options.model}{sizes}, {parameters:,} parameters, {options.dtype}")
     say(f"data   {dataset.source}")
     n, n_test = len(dataset.train_inputs), len(dataset.test_inputs)
     version = f"; sha256 {dataset.sha256}" if dataset.is_text else ""  # every Python has prose of its own

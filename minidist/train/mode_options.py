@@ -187,11 +187,19 @@ def settle(options: argparse.Namespace, arrangement: Arrangement) -> None:
         raise UserError(
             f"--chunks {options.chunks} needs --schedule interleaved; {options.schedule} has one stage a rank"
         )
-    if options.schedule == "pipedream" and (options.clip_norm is not None or arrangement.sync != "data"):
-        raise UserError(
-            "--schedule pipedream updates in the middle of a step: it needs --sync data and no --clip-norm"
-        )
+    if options.schedule == "pipedream":
+        beside = [name for name in ("accumulate", "recompute", "zero", "clip_norm") if getattr(options, name)]
+        beside = [name for name in beside if (name, options.accumulate) != ("accumulate", 1)]
+        if beside or arrangement.sync != "data":
+            what = f"--{beside[0].replace('_', '-')}" if beside else f"--sync {arrangement.sync}"
+            raise UserError(
+                f"--schedule pipedream updates after every microbatch and goes without {what}: leave that out, or take "
+                "--schedule 1f1b"
+            )
     if options.zero and arrangement.axes.get("data", 1) == 1:
         raise UserError(
             f"--zero {options.zero} shards over the data axis, which has one rank here: leave it out"
         )
+    if options.hidden is None:
+        stages = arrangement.axes.get("pipe", 1) * options.chunks
+        options.hidden = [256, 128] if stages <= 3 else [128] * (stages - 1)

@@ -144,7 +144,7 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
         "--hidden",
         type=whole_numbers("the widths of hidden layers"),
         metavar="N,N",
-        help=rest("of the mlp: the widths of its hidden layers (256,128)"),
+        help=rest("of the mlp: widths of its hidden layers (256,128; more where a pipeline needs them)"),
     )
     for name, what, default in GPT_SIZES:
         kind = whole_number(f"the gpt's {name}", 1)
@@ -173,8 +173,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     _refuse_contradictions(options)
     if options.momentum is None:
         options.momentum = 0.9
-    if options.hidden is None:
-        options.hidden = [256, 128]
     for name, _, default in GPT_SIZES:
         if getattr(options, name) is None:
             setattr(options, name, default)
