@@ -187,7 +187,8 @@ def test_two_ranks_measure_every_way_of_all_reduce(comm):
 @pytest.fixture
 def short(monkeypatch):
     """Let the command measure little."""
-    monkeypatch.setattr(bench, "QUICK_SECONDS", dict.fromkeys(bench.SUITES, 0.0))
+    for seconds in ("QUICK_SECONDS", "SECONDS"):
+        monkeypatch.setattr(bench, seconds, dict.fromkeys(bench.SUITES, 0.0))
     monkeypatch.setattr(measure, "SECONDS_PER_BLOCK", 0.0)
     monkeypatch.setattr(kernel_suite, "cases", lambda quick: kernel_suite.fused(4, 3))
     monkeypatch.setattr(step, "WORKS", (SMALL,))
@@ -211,7 +212,7 @@ def test_the_ladder_is_climbed_step_by_step(short, tmp_path, capsys, monkeypatch
     monkeypatch.setattr(ladder, "STEPS", (("naive", np.matmul), ("threaded", np.matmul)))
     monkeypatch.setattr(ladder, "SQUARES", (4, 5))
     path = tmp_path / "rows.json"
-    assert bench.main(["--ladder", "--quick", "--json", str(path)]) == 0
+    assert bench.main(["--ladder", "--json", str(path)]) == 0
     rows = [(r["name"], r["shape"]) for r in json.loads(path.read_text())]
     assert rows == [(name, [n] * 3) for n in (4, 5) for name in ("naive", "threaded")]
     capsys.readouterr()
