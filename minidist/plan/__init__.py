@@ -1,4 +1,9 @@
 """What a way of training will cost, worked out on paper before anything is sent.
 
 traffic.py    the messages and bytes of each collective, rank by rank
+sent.py       one line of a prediction: axes, purpose, messages and bytes
+splits.py     what the split sends in a step: activations
+syncs.py      what the sync sends in a step, in an average, at the end: gradients and weights
+zero.py       the same for ZeRO, and how often its third stage fetches
+memory.py     what a rank holds
 """

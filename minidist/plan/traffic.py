@@ -6,7 +6,7 @@ These are the formulas beside the algorithms in `comm/all_reduce.py` and `comm/c
 pieces and for every rank, and counted as a communicator counts: what a rank *sends*. A prediction that is wrong by one
 message means that somebody has not understood the algorithm, so tests compare all of these with the counters.
 
-Read next: `predict.py`, which adds them up over a training step.
+Read next: `sent.py`, then `splits.py` and `syncs.py`, which add them up over a training step.
 """
 
 from __future__ import annotations

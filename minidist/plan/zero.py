@@ -79,10 +79,11 @@ def piece_reads(model: Module, inputs: np.ndarray) -> list[PieceReads]:
     x: Any = inputs
     for piece in model.pieces():
         x = Tensor(x.data, requires_grad=True) if isinstance(x, Tensor) else x
-        y = piece.run(x)
-        forward = told.take()
-        if y.requires_grad:
-            y.backward(np.ones_like(y.data))
+        with np.errstate(all="ignore"):
+            y = piece.run(x)
+            forward = told.take()
+            if y.requires_grad:
+                y.backward(np.ones_like(y.data))
         reads.append(PieceReads(forward, told.take()))
         x = y
         for parameter in piece.parameters():

@@ -34,8 +34,8 @@ def whole_weights(mesh: Mesh, groups: Sequence[Group]) -> dict[str, np.ndarray] 
                 indices = None if spread.indices is None else spread.indices.tolist()
                 rows.append([entry.name, group.dtype.str, spread.shape, spread.dim, indices])
                 parts.append(parameter.data.tobytes())
-    table = _gather_bytes(replica, json.dumps(rows).encode())
-    weights = _gather_bytes(replica, b"".join(parts))
+    table = gather_bytes(replica, json.dumps(rows).encode())
+    weights = gather_bytes(replica, b"".join(parts))
     if table is None or weights is None:
         return None
     whole: dict[str, np.ndarray] = {}
@@ -50,7 +50,7 @@ def whole_weights(mesh: Mesh, groups: Sequence[Group]) -> dict[str, np.ndarray] 
     return whole
 
 
-def _gather_bytes(comm: Any, mine: bytes) -> list[bytes] | None:
+def gather_bytes(comm: Any, mine: bytes) -> list[bytes] | None:
     """Give the first rank every rank's bytes."""
     sizes = comm.all_gather(np.array([len(mine)]), purpose="control")
     joined = comm.gather(np.frombuffer(mine, np.uint8), purpose="control")

@@ -24,7 +24,7 @@ With microbatches or accumulation a gradient is final in the last of them only, 
 taken meanwhile; to reduce after each one would multiply what is sent.
 
 Cost per step and rank: (p-1)/p n bytes of gradients in p-1 messages a bucket, and in stages 1 and 2 as much of weights:
-what data parallel's ring sends. Stage 3 says what it sends in `zero_weights.py`; `zero_plan.py` counts exactly.
+what data parallel's ring sends. Stage 3 says what it sends in `zero_weights.py`; `plan/zero.py` counts exactly.
 
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020, section 5.
 

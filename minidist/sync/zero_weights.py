@@ -21,7 +21,7 @@ weights comes m times. Fewer are fetched where backward needs no weights (an emb
 more for each forward that comes behind a forward, as at the start of 1F1B; and a pipeline's stage that is one bucket
 keeps its weights for the whole step. Memory: one bucket. Buckets are not fetched before they are needed.
 
-Rajbhandari et al. 2020, section 5.3. Read next: `zero_plan.py`, which counts all this.
+Rajbhandari et al. 2020, section 5.3. Read next: `minidist/plan/zero.py`, which counts all this.
 """
 
 from __future__ import annotations

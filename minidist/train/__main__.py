@@ -22,21 +22,21 @@ from minidist.errors import UserError
 from minidist.split.gather import whole_weights
 from minidist.split.replica import Batch
 from minidist.sync.parameter_server import Link
-from minidist.sync.server import serve
-from minidist.train import mode_options
+from minidist.sync.server import Server
+from minidist.train import explain, mode_options, stories
 from minidist.train.agree import agree
 from minidist.train.arrangement import arrange
+from minidist.train.forecast import forecast, forecast_server, total
 from minidist.train.history import History
 from minidist.train.introduction import introduce
 from minidist.train.options import parse
 from minidist.train.report import check_writable, closing_table, say, write_json
 from minidist.train.results import (
-    by_purpose,
-    counters_of_all,
+    costs_of_all,
     evaluate,
     fingerprint,
-    peak_memory_of_all,
     sample,
+    sent_so_far,
 )
 from minidist.train.setup import Setup, as_model_input, build_optimizer, set_up
 
@@ -53,16 +53,25 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     link = Link(comm, arrangement.workers) if arrangement.servers else None
     workers = link.peers if link else comm
     if link and link.serves:
-        serve(link, build_optimizer(options, []))
-        counters_of_all(comm)
-        peak_memory_of_all(comm)
+        server = Server(link, build_optimizer(options, []))
+        if options.explain:
+            stories.gather(comm, stories.server_story(options, dataset, server))
+        else:
+            before = sent_so_far(comm)
+            server.run()
+            costs_of_all(comm, sent_so_far(comm) - before, total(forecast_server(options, dataset, server)))
         return {}
     setup = set_up(options, dataset, workers, arrangement, link)
     if comm.rank == 0 and not options.quiet:
         introduce(options, comm, arrangement, dataset, setup.model, path)
+    occasions = forecast(options, dataset, setup)
+    if options.explain:
+        told = stories.gather(comm, stories.worker_story(options, dataset, setup, occasions))
+        if comm.rank == 0:
+            say(explain.tell(options, dataset, arrangement, setup, told))
+        return {}
     history, seconds, waited = train(options, dataset, setup)
-    sent = counters_of_all(comm)  # (ranks, purposes, 2): messages and bytes
-    memory = peak_memory_of_all(comm)
+    costs = costs_of_all(comm, history.sent, total(occasions))
     accuracy = evaluate(setup, dataset, options)
     weights = whole_weights(setup.mesh, setup.groups)
     if weights is None or comm.rank:
@@ -85,9 +94,7 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
         "examples_per_second": history.examples / seconds,
         "seconds": seconds,
         "communication": waited / seconds,
-        "messages_sent": by_purpose(sent[:, :, 0]),
-        "bytes_sent": by_purpose(sent[:, :, 1]),
-        "peak_memory": memory,
+        **costs,
         "shared_memory": getattr(setup.sync, "shared", False),
         "parameters_sha256": fingerprint(weights, setup.model),
         "sample": sample(weights, dataset, options) if options.sample else None,
@@ -102,6 +109,8 @@ def train(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> tuple[
     targets = dataset.train_labels[0].size  # per example: 1, or one for each position of a text
     steps = options.steps or options.epochs * math.ceil(n / options.batch)
     history = History(comm, steps, comm.rank == 0 and not options.quiet, options.lr)
+    before = sent_so_far(comm)
+    comm.barrier(purpose="control")  # so nobody's first step counts in what another sends before its own
     began, waited = time.perf_counter(), comm.progress.seconds
     for epoch, rows, count in plan(options, n, steps, mesh.coordinates["data"], mesh.size("data")):
         inputs = as_model_input(dataset.train_inputs[rows], options.dtype)
@@ -113,6 +122,7 @@ def train(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> tuple[
         history.step(epoch, count, total, norm, sync.lockstep)
     sync.finish()
     history.finish()
+    history.sent = sent_so_far(comm) - before
     return history, time.perf_counter() - began, comm.progress.seconds - waited
 
 
@@ -143,6 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json and comm.rank == 0:
             check_writable(options.json)
         result = run(options, comm)
+        if options.explain:
+            return 0
         if comm.rank == 0 and not options.quiet:
             say(closing_table(result, "characters" if options.data == "text" else "images"))
             if result["sample"] is not None:

@@ -8,7 +8,9 @@ there a loss is written down when it has arrived.
 import math
 from collections import deque
 
-from minidist.comm import Communicator, Request
+import numpy as np
+
+from minidist.comm import PURPOSES, Communicator, Request
 from minidist.errors import UserError
 from minidist.train.report import Progress
 
@@ -18,12 +20,14 @@ class History:
 
     losses: of the global batch: the mean over its targets.
     norms: of the gradient that the first replica applied (in lockstep they are all equal).
+    sent: by this rank in all steps, messages and bytes of each purpose; written down at the end.
     """
 
     def __init__(self, comm: Communicator, steps: int, shown: bool, lr: float) -> None:
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.examples = 0
+        self.sent = np.zeros((len(PURPOSES), 2), np.int64)
         self._lr = lr
         self._progress = Progress(comm, steps, shown)
         self._pending: deque[tuple[int, int, Request]] = deque()  # epoch, examples, the loss on its way

@@ -201,5 +201,9 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     for name, owner in (("hidden", "mlp"), *((name, "gpt") for name, _, _ in GPT_SIZES)):
         if getattr(options, name) is not None and options.model != owner:
             raise UserError(f"--{name} is a size of the {owner}; leave it out, or say --model {owner}")
+    if options.explain and options.json is not None:
+        raise UserError(
+            "--explain trains nothing, so there is no result to write: leave --json out, or --explain"
+        )
     if options.sample and options.model != "gpt":
         raise UserError(f"--sample needs --model gpt; {options.model} does not write text")

@@ -3,11 +3,13 @@
 import argparse
 import hashlib
 import sys
+from typing import Any
 
 import numpy as np
 
 from minidist import data
 from minidist.comm import PURPOSES, Communicator
+from minidist.comm.core import Core
 from minidist.data import Dataset, loader
 from minidist.models import GPT
 from minidist.nn import Module
@@ -58,10 +60,29 @@ def sample(weights: dict[str, np.ndarray], dataset: Dataset, options: argparse.N
     return data.text.decode(model.sample(prompt, options.sample, options.seed))
 
 
-def counters_of_all(comm: Communicator) -> np.ndarray:
-    """Collect what each rank has sent so far: int64 of shape (ranks, purposes, 2), messages and bytes."""
-    mine = np.array([comm.counters[purpose] for purpose in PURPOSES], np.int64)
-    return comm.all_gather(mine[None], purpose="control")
+def sent_so_far(comm: Communicator) -> np.ndarray:
+    """Read this rank's counters of all its communicators: int64 of shape (purposes, 2), messages and bytes."""
+    whole: Core = comm
+    while whole.parent is not None:
+        whole = whole.parent
+    return np.array([whole.counters[purpose] for purpose in PURPOSES], np.int64)
+
+
+def costs_of_all(comm: Communicator, in_steps: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+    """Collect what each rank has sent, in all and in its steps, and what was predicted for these; and its memory."""
+    tables = np.stack([sent_so_far(comm), in_steps, predicted])
+    sent, in_steps, predicted = comm.all_gather(tables[None], purpose="control").swapaxes(0, 1)
+    return {
+        "messages_sent": by_purpose(sent[:, :, 0]),
+        "bytes_sent": by_purpose(sent[:, :, 1]),
+        "sent_in_steps": _both(in_steps),
+        "predicted": _both(predicted),
+        "peak_memory": peak_memory_of_all(comm),
+    }
+
+
+def _both(table: np.ndarray) -> dict[str, list[dict[str, int]]]:
+    return {"messages": by_purpose(table[:, :, 0]), "bytes": by_purpose(table[:, :, 1])}
 
 
 def peak_memory_of_all(comm: Communicator) -> list[int]:

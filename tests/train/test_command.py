@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -140,6 +141,43 @@ def test_json_that_does_not_fit_on_the_disk_is_an_error_that_says_so() -> None:
         write_json("/dev/full", {"some": "result"})
 
 
+@pytest.mark.parametrize(
+    ("ranks", "options"),
+    [
+        (4, "--mesh data=2,pipe=2 --schedule zero-bubble --batch 50 --accumulate 2 --epochs 1"),
+        (3, "--mode parameter-server --slack none --batch 50 --epochs 1 --optimizer adamw"),
+    ],
+)
+def test_the_counters_of_a_run_equal_the_prediction(tmp_path: Path, ranks: int, options: str) -> None:
+    result = result_of(tmp_path / "run.json", ranks, *options.split())
+    assert result["sent_in_steps"] == result["predicted"]
+    assert [len(result["predicted"][what]) for what in ("messages", "bytes")] == [ranks, ranks]
+    for in_all, in_steps in zip(result["bytes_sent"], result["sent_in_steps"]["bytes"], strict=True):
+        assert all(0 <= sent <= in_all[purpose] for purpose, sent in in_steps.items())
+
+
+def test_explain_draws_who_holds_what_and_trains_nothing() -> None:
+    done = start(5, "--mesh", "data=2,pipe=2", "--sync", "parameter-server", "--explain")
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+    assert "test accuracy" not in text
+    for line in (
+        r"who holds what +data=0 +data=1",
+        r"pipe=0 +layers\.0 +rank 0 +rank 2",
+        r"pipe=1 +layers\.1-2 +rank 1 +rank 3",
+        r"server +every bucket +rank 4",
+        r"pipe=0 +F0 F1 \.\. \.\. B0 B0 F2",
+        r"pipe=1: idle 3 of 15 \(20%\), microbatches alive: at most 1",
+        r"in each step, of 64 examples \(440 times\)",
+        r"pipe +activation +outputs to the next stage +4 +32,768",
+        r"servers +gradient +1 part, pushed +1 +66,560",
+        r"in each step of all workers \(460 times\)",
+        r"holds: weights 66,560, gradients 66,560 bytes",
+        r"holds: weights 203,304, gradients that come 406,608, optimizer state 203,304 bytes",
+    ):
+        assert re.search(line, text), (line, text)
+
+
 WRONG = {
     "ranks as an option": (["-n", "4"], "no option -n; mpiexec starts the ranks: mpiexec -n 4 python -m"),
     "a directory to write": (["--json", "/tmp"], "--json /tmp is a directory; name a file in it"),
@@ -161,6 +199,7 @@ WRONG = {
     "a missing directory": (["--data", "mnist", "--data-dir", "/does/not/exist"], "/does/not/exist"),
     "nowhere to write": (["--json", "/does/not/exist/run.json"], "--json /does/not/exist/run.json"),
     "text without a gpt": (["--sample", "5"], "--sample needs --model gpt"),
+    "a result of no training": (["--explain", "--json", "/tmp/x"], "leave --json out, or --explain"),
     "divergence": (["--lr", "1e30", "--epochs", "1"], "the training diverged; try --lr 1e+29"),
 }
 
