@@ -16,10 +16,10 @@ Read next: `dataset.py`.
 """
 
 from minidist.data import digits, loader, mnist, text
-from minidist.data.dataset import Dataset
+from minidist.data.dataset import Dataset, Outline
 from minidist.errors import UserError
 
-__all__ = ["NAMES", "Dataset", "digits", "load", "loader", "mnist", "prepare", "text"]
+__all__ = ["NAMES", "Dataset", "Outline", "digits", "load", "loader", "mnist", "outline", "prepare", "text"]
 
 NAMES = ("digits", "mnist", "fashion-mnist", "text")
 
@@ -36,6 +36,13 @@ def load(name: str, data_dir: str | None = None, time: int = 64) -> Dataset:
     if name in mnist.MIRRORS:
         return mnist.load(name, data_dir)
     raise UserError(f"there is no data set {name!r}, only {', '.join(NAMES)}")
+
+
+def outline(name: str, time: int = 64) -> Outline:
+    """Say, without reading anything, what the examples of a data set look like."""
+    if name == "text":
+        return Outline((time,), text.VOCABULARY)
+    return Outline((1, 8, 8), 10) if name == "digits" else Outline((1, 28, 28), mnist.CLASSES)
 
 
 def prepare(name: str, data_dir: str | None = None) -> None:

@@ -11,6 +11,14 @@ import numpy as np
 
 
 @dataclass(frozen=True)
+class Outline:
+    """What a model must know of a data set to be declared."""
+
+    input_shape: tuple[int, ...]  # of one example: (channels, height, width) or (time,)
+    classes: int
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Hold a training part and a test part, ready to be cut into batches.
 

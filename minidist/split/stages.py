@@ -13,7 +13,7 @@ Read next: `pipeline_parallel.py`.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -55,14 +55,11 @@ def cut(model: Module, mesh: Mesh, chunks: int = 1, costs: Sequence[float] | Non
     ranks, rank = mesh.size("pipe"), mesh.coordinates["pipe"]
     pieces = model.pieces()
     costs = counted_costs(model) if costs is None else costs
-    if chunks < 1:
-        raise UserError(f"chunks is {chunks}, expected at least 1 stage for each rank of the pipe")
     if len(costs) != len(pieces):
         raise ValueError(
             f"costs has {len(costs)} numbers, expected one for each of the model's {len(pieces)} pieces"
         )
-    if ranks * chunks > len(pieces):
-        raise UserError(_too_many(ranks, chunks, len(pieces)))
+    check_fits(model, mesh.axes, chunks)
     runs = partition(costs, ranks * chunks)
 
     users: dict[Parameter, set[int]] = {}  # the ranks that use it
@@ -92,10 +89,22 @@ def _tie(mesh: Mesh, parameter: Parameter, places: tuple[int, ...]) -> None:
     )
 
 
-def _too_many(ranks: int, chunks: int, pieces: int) -> str:
+def check_fits(model: Module, axes: Mapping[str, int], chunks: int = 1) -> None:
+    """Refuse more stages than a model has pieces, with the nearest choices that work. Talks to nobody."""
+    if chunks < 1:
+        raise UserError(f"chunks is {chunks}, expected at least 1 stage for each rank of the pipe")
+    ranks, pieces = axes["pipe"], len(model.pieces())
+    if ranks * chunks > pieces:
+        raise UserError(_too_many(ranks, chunks, pieces, ranks * axes.get("data", 1)))
+
+
+def _too_many(ranks: int, chunks: int, pieces: int, together: int) -> str:
     fitting = [(r, c) for r in range(1, ranks + 1) for c in range(1, chunks + 1) if r * c <= pieces]
     nearest = sorted(fitting, key=lambda rc: (rc[0] != ranks, rc[1] != chunks, -rc[0] * rc[1]))[:2]
     words = " or ".join(f"pipe={r} with {c} chunk{'s' * (c > 1)}" for r, c in nearest)
+    shorter = max((r for r, c in fitting if c == chunks and together % r == 0), default=0)
+    if shorter and together // shorter > 1:
+        words += f", or data={together // shorter},pipe={shorter} on as many ranks"
     return (
         f"pipe={ranks} with {chunks} chunk{'s' * (chunks > 1)} makes {ranks * chunks} stages, and this model has "
         f"{pieces} piece{'s' * (pieces > 1)} to share out; try {words}, or a deeper model"

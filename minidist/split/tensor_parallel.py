@@ -37,6 +37,7 @@ section 3; Korthikanti et al., "Reducing Activation Recomputation in Large Trans
 Read next: `minidist/comm/on_tape.py`, the collectives and their gradients.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -67,19 +68,14 @@ def parallelize(model: Module, mesh: Mesh, sequence: bool = False) -> tuple[Loss
     The loss's value is the replica's on the tensor rank 0 and 0.0 on the others; classes are found on all of them.
     Raises UserError for models that cannot be shared out like this.
     """
+    check_fits(model, mesh.axes, sequence)
     comm = mesh.comm("tensor")
     stream = StreamInPieces(comm) if sequence else Stream(comm)
     if isinstance(model, GPT):
-        classes: int | None = split_gpt(model, stream, mesh)
-    elif isinstance(model, MLP):
-        if sequence:
-            raise UserError("sequence parallelism cuts the time of a gpt, and an mlp has none: leave it out")
-        classes = split_mlp(model, stream, mesh)
+        classes: int | None = split_gpt(model, stream)
     else:
-        raise UserError(
-            f"a {type(model).__name__.lower()} cannot be shared out by tensors, only an mlp or a gpt can: "
-            "let more replicas (data) or stages (pipe) have these ranks"
-        )
+        assert isinstance(model, MLP), "check_fits has refused all others"
+        classes = split_mlp(model, stream)
     for parameter in model.parameters():
         if parameter.placement is None:  # what works in the stream
             parameter.placement = Placement(parameter.shape, repeated=("tensor",), partial=stream.partial)
@@ -98,11 +94,27 @@ def parallelize(model: Module, mesh: Mesh, sequence: bool = False) -> tuple[Loss
     return partial(split_cross_entropy, comm, first, classes), partial(split_argmax, comm, first)
 
 
-def split_mlp(mlp: MLP, stream: Stream, mesh: Mesh) -> int | None:
+def check_fits(model: Module, axes: Mapping[str, int], sequence: bool = False) -> None:
+    """Refuse a declared model that cannot be shared out over this mesh. Talks to nobody."""
+    if isinstance(model, GPT):
+        need_enough(axes, model.blocks[0].attention.heads, "heads")
+        need_enough(axes, len(model.tokens.weight), "tokens of the vocabulary")
+    elif isinstance(model, MLP):
+        if sequence:
+            raise UserError("sequence parallelism cuts the time of a gpt, and an mlp has none: leave it out")
+        for number, layer in enumerate(model.layers):
+            if number % 2 == 0:
+                need_enough(axes, layer.bias.size, f"outputs of layer {number}")
+    else:
+        raise UserError(
+            f"a {type(model).__name__.lower()} cannot be shared out by tensors, only an mlp or a gpt can: "
+            "let more replicas (data) or stages (pipe) have these ranks"
+        )
+
+
+def split_mlp(mlp: MLP, stream: Stream) -> int | None:
     """Cut the layers in pairs, by columns and by rows; a last odd one by columns: then say how many classes are cut."""
     layers = mlp.layers
-    for number, layer in enumerate(layers[::2]):
-        need_enough(mesh, layer.bias.size, f"outputs of layer {2 * number}")
     for number, layer in enumerate(layers):
         if number % 2:
             mlp.layers[number] = RowParallel(layer, stream, stream.share(layer.weight.shape[0]))
@@ -111,11 +123,9 @@ def split_mlp(mlp: MLP, stream: Stream, mesh: Mesh) -> int | None:
     return None if len(layers) % 2 == 0 else layers[-1].bias.placement.shape[0]
 
 
-def split_gpt(gpt: GPT, stream: Stream, mesh: Mesh) -> int:
+def split_gpt(gpt: GPT, stream: Stream) -> int:
     """Cut attention by heads, the layers between by columns and rows, the embedding by rows; give the vocabulary."""
-    need_enough(mesh, gpt.blocks[0].attention.heads, "heads")
     vocabulary = len(gpt.tokens.weight)
-    need_enough(mesh, vocabulary, "tokens of the vocabulary")
     gpt.tokens = VocabularyParallel(gpt.tokens, stream)
     gpt.positions = Positions(gpt.positions, stream)
     for block in gpt.blocks:
@@ -134,12 +144,12 @@ def split_gpt(gpt: GPT, stream: Stream, mesh: Mesh) -> int:
     return vocabulary
 
 
-def need_enough(mesh: Mesh, n: int, what: str) -> None:
+def need_enough(axes: Mapping[str, int], n: int, what: str) -> None:
     """Refuse more ranks than there are things to share, with the nearest mesh that works."""
-    ranks = mesh.size("tensor")
+    ranks = axes["tensor"]
     if n >= ranks:
         return
-    together = ranks * mesh.axes.get("data", 1)
+    together = ranks * axes.get("data", 1)
     tensor = max(size for size in range(1, n + 1) if together % size == 0)
     raise UserError(
         f"{n} {what} cannot be shared by tensor={ranks} ranks, for each needs at least one: "

@@ -38,13 +38,14 @@ from minidist.train.results import (
     sample,
     sent_so_far,
 )
-from minidist.train.setup import Setup, as_model_input, build_optimizer, set_up
+from minidist.train.setup import Setup, as_model_input, build_optimizer, check_fits, set_up
 
 
 def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     """Do what the options say, and give rank 0 what `--json` writes. Every rank calls this with the same options."""
     arrangement = arrange(options, comm.size)
     mode_options.settle(options, arrangement)
+    check_fits(options, arrangement)
     if comm.rank == 0:
         data.prepare(options.data, options.data_dir)  # one rank downloads ...
     comm.barrier(purpose="control")

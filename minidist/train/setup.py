@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from minidist import data
 from minidist.comm import Communicator, Mesh
-from minidist.data import Dataset
+from minidist.data import Dataset, Outline
+from minidist.errors import UserError
 from minidist.models import CNN, GPT, MLP
 from minidist.nn import Group, Module, flatten
 from minidist.optim import SGD, AdamW, Optimizer, Vectors
-from minidist.split import tensor_parallel
+from minidist.split import stages, tensor_parallel
 from minidist.split.pipedream import PipeDream
 from minidist.split.pipeline_parallel import PipelineParallel
 from minidist.split.replica import Argmax, Loss, Replica, whole_argmax, whole_loss
@@ -84,7 +86,20 @@ def set_up(
     return Setup(mesh, model, groups, sync, replica)
 
 
-def declare_model(options: argparse.Namespace, dataset: Dataset, seed: int | None = None) -> Module:
+def check_fits(options: argparse.Namespace, arrangement: Arrangement) -> None:
+    """Refuse a model that cannot be spread over this mesh, before anything is loaded. Talks to nobody."""
+    if options.model == "gpt" and options.width % options.heads:
+        raise UserError(
+            f"--width {options.width} cannot be shared by {options.heads} heads; take a multiple of {options.heads}"
+        )
+    model = declare_model(options, data.outline(options.data))
+    if "tensor" in arrangement.axes:
+        tensor_parallel.check_fits(model, arrangement.axes, options.sequence_parallel)
+    if "pipe" in arrangement.axes:
+        stages.check_fits(model, arrangement.axes, options.chunks)
+
+
+def declare_model(options: argparse.Namespace, dataset: Dataset | Outline, seed: int | None = None) -> Module:
     """Declare the model that fits the data; with a seed, draw its weights too."""
     how: dict[str, Any] = {"seed": seed, "dtype": np.dtype(options.dtype)}
     if options.model == "gpt":

@@ -200,13 +200,32 @@ WRONG = {
     "nowhere to write": (["--json", "/does/not/exist/run.json"], "--json /does/not/exist/run.json"),
     "text without a gpt": (["--sample", "5"], "--sample needs --model gpt"),
     "a result of no training": (["--explain", "--json", "/tmp/x"], "leave --json out, or --explain"),
+    "a mesh that cannot be": (
+        ["--mesh", "data=2,tensor=3"],
+        "4 ranks cannot form data=2 x tensor=3 (6); try data",
+    ),
+    "too many stages": (
+        ["--mode", "pipeline", "--model", "cnn"],
+        "makes 4 stages, and this model has 3 pieces",
+    ),
+    "too many ranks for the heads": (
+        ["--mode", "model", "--model", "gpt", "--heads", "2"],
+        "2 heads cannot be shared by tensor=3 ranks, for each needs at least one: try data=3,tensor=1",
+    ),
     "divergence": (["--lr", "1e30", "--epochs", "1"], "the training diverged; try --lr 1e+29"),
 }
 
 
+ON_RANKS = {"a mesh that cannot be": 4, "too many stages": 4, "too many ranks for the heads": 3}
+
+
 @pytest.mark.parametrize(
     ("what", "ranks"),
-    [*((what, 0) for what in WRONG), ("no examples", 3), ("a missing directory", 3), ("divergence", 3)],
+    [
+        *((what, 0) for what in WRONG if what not in ON_RANKS),
+        *(("no examples", 3), ("a missing directory", 3), ("divergence", 3)),
+        *ON_RANKS.items(),
+    ],
 )
 def test_a_mistake_gets_one_sentence_and_exit_code_2(what: str, ranks: int) -> None:
     options, words = WRONG[what]
