@@ -63,9 +63,9 @@ def stashed(groups: Sequence[Group], versions: int) -> list[Held]:
     return [Held("older weights", versions * trained, always=False)]
 
 
-def stage_inputs(alive: int, numbers: int, itemsize: int) -> list[Held]:
-    """Say what waits of a pipeline's microbatches: `alive` inputs of at most so many numbers."""
-    return [Held(f"inputs of stages, {alive} alive", alive * numbers * itemsize, always=False)]
+def stage_inputs(alive: int, nbytes: int) -> list[Held]:
+    """Say what waits of a pipeline's microbatches: `alive` inputs of at most so many bytes each."""
+    return [Held(f"inputs of stages, {alive} alive", alive * nbytes, always=False)]
 
 
 def server(shards: Sequence[int], received: Sequence[int], slots: int) -> list[Held]:

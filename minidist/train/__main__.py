@@ -3,7 +3,7 @@
 Read `train` from top to bottom: every rank executes it, and that is the whole of distributed training. The two lines
 that matter are `replica.forward_backward(batch)` (minidist/split/) and `sync.step()` (minidist/sync/); which of them a
 run has is settled in arrangement.py and built in setup.py. What can be said on the command line is in options.py, what
-is shown in report.py.
+is shown in report.py. What a run will send is known beforehand (forecast.py): `--explain` prints it and trains nothing.
 """
 
 import argparse

@@ -16,6 +16,7 @@ together; ranks that tell the same story share one table. A run's counters equal
 import argparse
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 
 from minidist.data import Dataset
@@ -28,7 +29,7 @@ from minidist.train.forecast_step import microbatches_of_first_step
 from minidist.train.setup import Setup
 from minidist.train.stories import Story
 
-WIDEST = 130  # characters of a schedule's picture that can be read
+WIDEST = 120  # characters of a line that can be read
 
 
 def tell(
@@ -67,14 +68,12 @@ def drawing(stories: Sequence[Story]) -> list[str]:
         return (f"{first:<{width}}" + "".join(f"{cell:<10}" for cell in cells)).rstrip()
 
     lines = [line("who holds what", columns), *(line(f"  {row}", ranks) for row, ranks in rows.items())]
-    cut: dict[str, list[str]] = {}
-    for story in stories:
-        for share in story["shares"]:
-            cut.setdefault(share, []).append(story["row"])
-    for share, places in cut.items():
-        everywhere = len(places) == len([story for story in stories if story["shares"]])
-        where = "" if everywhere else f"   at {' and '.join(dict.fromkeys(places))}"
-        lines.append(f"    {share}{where}")
+    # Model parallel stages are cut alike, so one of each place along tensor says it for all.
+    cut = {story["tensor"]: ", ".join(story["shares"]) for story in stories if story["shares"]}
+    if len(set(cut.values())) == 1:
+        cut = {"each along tensor": next(iter(cut.values()))}
+    for place, text in cut.items():
+        lines += textwrap.wrap(f"{place}: {text}", WIDEST, initial_indent="  ", subsequent_indent="    ")
     return lines
 
 

@@ -22,7 +22,7 @@ from minidist.sync.parameter_server import ParameterServer
 from minidist.sync.server import Server
 from minidist.sync.zero import Zero
 from minidist.train.forecast_step import batch_sizes, microbatches_of_first_step, shared_buckets
-from minidist.train.setup import Setup
+from minidist.train.setup import Setup, as_model_input
 
 
 def kept(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> list[Held]:
@@ -40,16 +40,19 @@ def kept(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> list[He
         rounds = microbatches_of_first_step(options, dataset, setup)
         schedule: Any = schedules.pipedream if isinstance(replica, PipeDream) else replica.schedule
         alive = peak_live(replica.program(schedule, len(rounds[0])))
-        inputs = int(np.prod(dataset.input_shape)) if replica.rank == 0 else 0
-        runs = replica.stage.runs[replica.rank :: replica.stages]
-        entering = [
-            inputs if run.start == 0 else splits.numbers_after(setup.model, run.start - 1) for run in runs
-        ]
-        largest = max(map(max, rounds))
-        found += memory.stage_inputs(alive, max(entering) * largest, np.dtype(options.dtype).itemsize)
+        entering = [_entering(options, dataset, setup, run.start) for run in replica.stage.runs]
+        largest = max(entering[replica.rank :: replica.stages]) * max(map(max, rounds))
+        found += memory.stage_inputs(alive, largest)
         if isinstance(replica, PipeDream):
             found += memory.stashed(groups, alive)
     return found
+
+
+def _entering(options: argparse.Namespace, dataset: Dataset, setup: Setup, piece: int) -> int:
+    """Count the bytes of one example that enter a piece of the model here."""
+    if piece == 0:
+        return as_model_input(dataset.train_inputs[:1], options.dtype).nbytes
+    return splits.numbers_after(setup.model, piece - 1) * np.dtype(options.dtype).itemsize
 
 
 def kept_by_server(server: Server) -> list[Held]:

@@ -14,8 +14,6 @@ from typing import Any
 from minidist.comm import Communicator
 from minidist.data import Dataset
 from minidist.models import GPT
-from minidist.nn import Module
-from minidist.nn.flat import Group
 from minidist.plan.memory import Held
 from minidist.plan.sent import by_purpose
 from minidist.split.gather import gather_bytes
@@ -37,7 +35,8 @@ def worker_story(
         "row": " ".join(f"{axis}={place}" for axis, place in places.items() if axis != "data"),
         "column": f"data={places['data']}" if "data" in places else "",
         "holds": "; then ".join(fold(names) for names in parts_here(setup)),
-        "shares": shares(setup.groups) + _heads(options, setup.model),
+        "tensor": f"tensor={places['tensor']}" if "tensor" in places else "",
+        "shares": shares(options, setup),
         **_costs(occasions, kept(options, dataset, setup)),
     }
 
@@ -51,6 +50,7 @@ def server_story(options: argparse.Namespace, dataset: Dataset, server: Server) 
         "row": "server",
         "column": "",
         "holds": holds,
+        "tensor": "",
         "shares": [],
         **_costs(occasions, kept_by_server(server)),
     }
@@ -92,26 +92,18 @@ def fold(names: Iterable[str]) -> str:
     )
 
 
-def shares(groups: Sequence[Group]) -> list[str]:
-    """Say what is here of each matrix that is cut: "blocks.0-3 widen.weight: 256 of 512 columns"."""
-    alike: dict[tuple[str, int, int, int], list[str]] = {}
-    for group in groups:
-        for entry in reversed(group.layout):
-            spread = entry.placement
-            if spread is not None and spread.dim is not None and len(spread.shape) == 2:
-                layer = fold([entry.name])
-                rest = entry.name.removeprefix(layer).lstrip(".")
-                key = (rest, spread.dim, entry.shape[spread.dim], spread.shape[spread.dim])
-                alike.setdefault(key, []).append(entry.name)
-    return [
-        f"{fold(names)} {rest}: {here} of {whole} {('rows', 'columns')[dim]}"
-        for (rest, dim, here, whole), names in alike.items()
-    ]
-
-
-def _heads(options: argparse.Namespace, model: Module) -> list[str]:
-    here = model.blocks[0].attention.heads if isinstance(model, GPT) else options.heads
-    return [f"attention: {here} of {options.heads} heads"] if here < options.heads else []
+def shares(options: argparse.Namespace, setup: Setup) -> list[str]:
+    """Say what is here of each matrix that is cut, alike in all blocks: "widen.weight 256 of 512 columns"."""
+    found = []
+    for name, parameter in setup.model.named_parameters():
+        spread = parameter.placement
+        if spread is not None and spread.dim is not None and len(spread.shape) == 2:
+            here, whole = spread.here[spread.dim], spread.shape[spread.dim]
+            name = re.sub(r"^blocks\.\d+\.", "", name)
+            found.append(f"{name} {here} of {whole} {('rows', 'columns')[spread.dim]}")
+    if found and isinstance(setup.model, GPT):
+        found.append(f"{setup.model.blocks[0].attention.heads} of {options.heads} heads")
+    return list(dict.fromkeys(found))
 
 
 def gather(comm: Communicator, story: Story) -> list[Story]:

@@ -14,6 +14,7 @@ from minidist.comm import Communicator
 from minidist.comm.threads import run_ranks
 from minidist.data import Dataset
 from minidist.random import uniform
+from minidist.split.pipeline_parallel import PipelineParallel
 from minidist.sync.data_parallel import DataParallel
 from minidist.sync.parameter_server import Link, ParameterServer
 from minidist.sync.server import Server
@@ -67,11 +68,23 @@ def run(comm: Communicator, words: str) -> dict[str, Any]:
             "held": held_by_server(server),
             "kept": {held.what: held.nbytes for held in kept_by_server(server) if held.always},
             "learns": True,
+            "alive": 0,
+            "passing": {},
         }
     setup = set_up(options, data, link.peers if link else comm, arrangement, link)
     predicted = total(forecast(options, data, setup))
-    memory = {held.what: held.nbytes for held in kept(options, data, setup) if held.always}
-    held = {}
+    memory = kept(options, data, setup)
+    held: dict[str, int] = {}
+    alive = [0]
+
+    if isinstance(setup.replica, PipelineParallel):
+
+        class Counting(type(setup.replica)):  # type: ignore[misc]
+            def forward(self, m: int, chunk: int) -> None:
+                super().forward(m, chunk)
+                alive.append(sum(getattr(x, "data", x).nbytes for x, _ in self._live.values()))
+
+        setup.replica.__class__ = Counting
 
     class Watching(type(setup.sync)):  # type: ignore[misc]
         def finish(self) -> None:
@@ -81,7 +94,15 @@ def run(comm: Communicator, words: str) -> dict[str, Any]:
     setup.sync.__class__ = Watching
     learns = setup.sync.lockstep or options.batch > setup.mesh.coordinates["data"]
     history, _, _ = train(options, data, setup)
-    return {"sent": history.sent, "predicted": predicted, "held": held, "kept": memory, "learns": learns}
+    return {
+        "sent": history.sent,
+        "predicted": predicted,
+        "held": held,
+        "kept": {what.what: what.nbytes for what in memory if what.always},
+        "learns": learns,
+        "alive": max(alive),
+        "passing": {what.what.partition(",")[0]: what.nbytes for what in memory if not what.always},
+    }
 
 
 def of_owner(array: np.ndarray | None) -> int:
@@ -130,8 +151,8 @@ MESHES = [
 ]
 
 
-def draw(chance: random.Random) -> tuple[int, str]:
-    """Draw any arrangement of any training, as its options."""
+def draw(chance: random.Random) -> tuple[int, str, int]:
+    """Draw any arrangement of any training: ranks, options, and on how many machines the ranks believe they are."""
     mesh = chance.choice(MESHES)
     axes = {axis: int(size) for axis, size in (part.split("=") for part in mesh.split(","))}
     ranks = int(np.prod(list(axes.values())))
@@ -168,15 +189,17 @@ def draw(chance: random.Random) -> tuple[int, str]:
         servers = chance.choice([1, 2])
         ranks += servers
         words += ["--servers", str(servers), "--slack", chance.choice(["0", "0", "1", "none"])]
-    return ranks, " ".join([*words, *MODELS[model].split()])
+    return ranks, " ".join([*words, *MODELS[model].split()]), chance.choice([1, 1, 2])
 
 
 CASES = [draw(random.Random(seed)) for seed in range(int(os.environ.get("MINIDIST_GRID", "80")))]
 
 
-@pytest.mark.parametrize(("ranks", "words"), CASES)
-def test_any_run_sends_and_holds_what_was_predicted(ranks: int, words: str) -> None:
-    for rank, got in enumerate(run_ranks(run, ranks, f"{words} --quiet")):
+@pytest.mark.parametrize(("ranks", "words", "machines"), CASES)
+def test_any_run_sends_and_holds_what_was_predicted(ranks: int, words: str, machines: int) -> None:
+    nodes = [rank * machines // ranks for rank in range(ranks)]
+    for rank, got in enumerate(run_ranks(run, ranks, f"{words} --quiet", nodes=nodes)):
         assert got["sent"].tolist() == got["predicted"].tolist(), rank
         if got["learns"]:  # a replica that never had an example has no optimizer state yet
             assert got["held"] == got["kept"], rank
+        assert got["alive"] <= got["passing"].get("inputs of stages", 0), rank
