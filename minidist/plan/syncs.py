@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minidist.comm import Communicator, Mesh
+from minidist.comm.shared_memory import memory_for
 from minidist.nn import Group
 from minidist.nn.flat import Bucket
 from minidist.plan import traffic
@@ -23,11 +24,14 @@ NOTE = note(PULL, 0).nbytes  # what a worker says to a server
 ANSWER = 16  # what a server says before it sends weights: their version, and the norm
 
 
-def gradients_summed(mesh: Mesh, buckets: Sequence[Bucket], shared: bool) -> list[Sent]:
+def gradients_summed(mesh: Mesh, buckets: Sequence[Bucket]) -> list[Sent]:
     """Say what data parallel sends: each bucket once, over all axes over which it is a partial sum."""
     found: dict[tuple[str, ...], list[Traffic]] = {}
     for bucket in buckets:
         comm, itemsize = mesh.comm(*bucket.group.axes), bucket.group.dtype.itemsize
+        shared = (
+            memory_for(comm, bucket.gradients, bucket.gradients) is not None
+        )  # some groups may be, and some not
         one = all_reduced(comm, bucket.size, itemsize, "shared" if shared else None)
         found.setdefault(bucket.group.axes, []).append(one)
     return [

@@ -96,7 +96,7 @@ def sync_lines(
         updates = 1
         if isinstance(setup.replica, PipeDream):  # one for each microbatch that some replica has
             updates = min(options.microbatches, max(shares(options, setup, count)))
-        for line in syncs.gradients_summed(mesh, sync.buckets, sync.shared):
+        for line in syncs.gradients_summed(mesh, sync.buckets):
             yield Sent(line.axes, line.purpose, line.what, line.traffic * updates)
         yield from syncs.norm(mesh)
     elif isinstance(sync, Zero):
