@@ -1,6 +1,6 @@
 """Any mix of modes equals one process: losses, gradient norms and gathered weights after 20 steps in float64.
 
-The grid (mesh x schedule x microbatches x accumulation x ragged batch x tied x frozen x clip x ZeRO) has tens of
+The grid (mesh x schedule x microbatches x accumulation x ragged batch x tied x frozen x clip x sync) has tens of
 thousands of cases, of which a fixed sample is run: on threads, and a few on MPI. MINIDIST_GRID=400 draws a larger one.
 """
 
@@ -10,7 +10,7 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ from minidist.split.replica import Batch, Replica, whole_argmax, whole_loss
 from minidist.split.stages import cut
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
+from minidist.sync.model_averaging import ModelAveraging
+from minidist.sync.parameter_server import Link, ParameterServer
+from minidist.sync.seam import Sync
+from minidist.sync.server import serve
 from minidist.sync.zero import Zero
 
 STEPS = 20
@@ -53,10 +57,14 @@ class Case:
     recompute: bool = False
     sequence: bool = False
     zero: int = 0
+    sync: str = (
+        "data"  # or those forms of the others that equal it: averaging after each step, servers with slack 0
+    )
+    servers: int = 0
 
     @property
     def ranks(self) -> int:
-        return int(np.prod([size for _, size in self.axes]))
+        return int(np.prod([size for _, size in self.axes])) + self.servers
 
     @property
     def training(self) -> Case:
@@ -76,7 +84,7 @@ class Case:
 def declare(case: Case) -> Module:
     model: Module
     if case.model == "gpt":
-        model = GPT(CLASSES, time=4, layers=3, width=12, heads=3, seed=None)
+        model = GPT(CLASSES, time=4, layers=2, width=12, heads=3, seed=None)
         if case.frozen:
             model.blocks[1].widen.weight.requires_grad = False
             model.norm.bias.requires_grad = False
@@ -97,7 +105,14 @@ def data(model: str) -> tuple[np.ndarray, np.ndarray]:
     return images, (np.arange(EXAMPLES) * 3) % CLASSES
 
 
-def train(comm: Communicator, case: Case) -> dict[str, Any]:
+def train(comm: Communicator, case: Case) -> dict[str, Any] | None:
+    """Train as the case says; a server has nothing to show for it."""
+    rule = partial(SGD, lr=0.1, momentum=0.9, weight_decay=0.01)
+    if case.servers:
+        link = Link(comm, case.ranks - case.servers)
+        if link.serves:
+            return serve(link, rule([]))
+        comm = link.peers
     mesh = Mesh(comm, **dict(case.axes))
     model = declare(case)
     loss, argmax = whole_loss, whole_argmax
@@ -108,8 +123,13 @@ def train(comm: Communicator, case: Case) -> dict[str, Any]:
         here = stage = cut(model, mesh, case.chunks)
     here.initialize(4, np.float64)
     groups = flatten(here)
-    optimizer = SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01)
-    if case.zero:
+    optimizer = rule(groups)
+    sync: Sync
+    if case.servers:
+        sync = ParameterServer(mesh, groups, optimizer, link, case.clip, bytes_per_bucket=200)
+    elif case.sync == "averaging":
+        sync = ModelAveraging(mesh, groups, optimizer, every=1, state="average")
+    elif case.zero:
         sync = Zero(mesh, groups, optimizer, case.clip, bytes_per_bucket=200, stage=case.zero)
     else:
         sync = DataParallel(mesh, groups, optimizer, case.clip, bytes_per_bucket=200)
@@ -130,7 +150,7 @@ def train(comm: Communicator, case: Case) -> dict[str, Any]:
             whole = count * labels[0].size
             divisor = sync.divisor(len(rows) * labels[0].size, whole)
             share = replica.forward_backward(Batch(inputs[rows], labels[rows], divisor))
-            losses.append(float(comm.all_reduce(np.array(share))))
+            losses.append(float(comm.all_reduce(np.array(share * divisor / whole))))
             norms.append(sync.step())
     sync.finish()
     return {"losses": losses, "norms": norms, "weights": whole_weights(mesh, groups)}
@@ -141,9 +161,13 @@ def reference(training: Case) -> dict[str, Any]:
     return run_ranks(lambda comm: train(comm, training), 1)[0]
 
 
-def assert_equals_one_process(many: dict[str, Any], case: Case) -> None:
+def assert_equals_one_process(many: dict[str, Any] | None, case: Case) -> None:
+    if many is None:
+        return  # a server
     one = reference(case.training)
-    for history in ("losses", "norms"):
+    for history in (
+        ("losses", "norms") if case.sync != "averaging" else ("losses",)
+    ):  # there each has its own norm
         np.testing.assert_allclose(
             many[history], one[history], rtol=1e-12, atol=0, err_msg=f"{history}, {case}"
         )
@@ -193,6 +217,11 @@ def cases(count: int, seed: int = 0) -> Iterator[Case]:
             case = replace(case, sequence=draw.random() < 0.4)
         if axes["data"] > 1:
             case = replace(case, zero=draw.choice([0, 0, 1, 2, 3]))
+        other = draw.choice(["data", "data", "averaging", "parameter-server"])
+        if other == "parameter-server":
+            case = replace(case, zero=0, sync=other, servers=draw.choice([1, 2]))
+        elif other == "averaging" and case.clip is None:
+            case = replace(case, zero=0, sync=other)
         if case not in seen:
             seen.add(case)
             yield case
