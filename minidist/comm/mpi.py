@@ -75,6 +75,27 @@ class _Message:
         return True
 
 
+class _FromAnyone(_Message):
+    """A receive from whoever sends first: it looks for a message, and receives the one that it has found.
+
+    MPI can receive from any source by itself. But MPICH 5.0.2 (with UCX) loses such a receive if the sender is on
+    another machine, and both wait for ever; looking first works everywhere.
+    """
+
+    def __init__(self, mpi: Any, private: MPI.Comm, data: np.ndarray, tag: int) -> None:
+        super().__init__(mpi, mpi.REQUEST_NULL, data, None)
+        self._private, self._tag = private, tag
+        self._found = False
+
+    def test(self) -> bool:
+        if not self._found:
+            message = self._private.Improbe(self._mpi.ANY_SOURCE, self._tag)
+            if message is None:
+                return False
+            self._request, self._found = message.Irecv([self._data, self._mpi.BYTE]), True
+        return super().test()
+
+
 class _Arrival:
     """The moment when another rank's number in shared memory reaches ours."""
 
@@ -117,10 +138,11 @@ class Endpoint:
 
     def irecv(self, buffer: np.ndarray, source: int, tag: int, exact: bool) -> _Message:
         """Start to fill a C-ordered array; `exact`: with exactly its number of bytes. Source -1: any."""
-        mpi_source = self.mpi.ANY_SOURCE if source == -1 else source
-        request = self.private.Irecv([buffer, self.mpi.BYTE], mpi_source, tag)
-        peer = None if source == -1 else self.members[source]
-        received = _Message(self.mpi, request, buffer, peer)
+        if source == -1:
+            received: _Message = _FromAnyone(self.mpi, self.private, buffer, tag)
+        else:
+            request = self.private.Irecv([buffer, self.mpi.BYTE], source, tag)
+            received = _Message(self.mpi, request, buffer, self.members[source])
         received._status, received._exact = self.mpi.Status(), exact
         return received
 
