@@ -82,7 +82,7 @@ static struct NAME(plan) NAME(decide)(const struct product *x, int threads)
     plan.depth = NAME(cut)(x->k, DEPTH, 1);
     plan.width = plan.width_of_unit = MIN(x->n, BLOCK_COLUMNS);
     if (plan.direct_b && small_b && x->n > TILE_COLUMNS) plan.height = TILE_ROWS; /* B stays in L1 while A passes by */
-    else plan.height = plan.direct_a && threads == 1 ? x->m : NAME(cut)(x->m, BLOCK_ROWS, TILE_ROWS);
+    else plan.height = NAME(cut)(x->m, BLOCK_ROWS, TILE_ROWS); /* all panels read it: it stays in L2, packed or not */
     if (threads > 1) {
         const dim units = threads * BLOCKS_PER_THREAD, rows = NAME(cut)(x->m, NAME(parts)(x->m, units), TILE_ROWS);
         plan.height = MIN(plan.height, MAX(rows, LEAST_TILES * TILE_ROWS));
@@ -141,17 +141,20 @@ static void NAME(block)(
         const real *b = direct ? NAME(b_at)(x, s->p, j) : NAME(packed_panel)(plan, s, j);
         const dim b_row = direct ? x->b_row : TILE_COLUMNS;
         real *c = (real *)x->c + row * x->c_row + j;
+        const struct NAME(ending) ending = {x->bias ? (const real *)x->bias + j : NULL,
+                                            x->activation == RELU ? 0 : -INFINITY};
         for (int part = 0; part < 2; part++) {
             const dim count = part ? tiles - taller : taller, h = part ? height : height + 1, from = part ? split : 0;
             if (plan->direct_a)
                 NAME(column_of_tiles)(count, h, columns, s->steps, a + from * x->a_row, h * x->a_row, x->a_row,
-                                      x->a_col, b, b_row, c + from * x->c_row, x->c_row, add);
+                                      x->a_col, b, b_row, c + from * x->c_row, x->c_row, add,
+                                      last && (x->bias || x->activation) ? &ending : NULL);
             else
                 NAME(column_of_tiles)(count, h, columns, s->steps, packed_a + from * s->steps, h * s->steps, 1, h,
-                                      b, b_row, c + from * x->c_row, x->c_row, add);
+                                      b, b_row, c + from * x->c_row, x->c_row, add,
+                                      last && (x->bias || x->activation) ? &ending : NULL);
         }
-        if (last && (x->bias || x->activation))
-            NAME(finish)(rows, columns, c, x->c_row, x->bias ? (const real *)x->bias + j : NULL, x->activation);
+        if (last && x->activation == GELU) NAME(finish)(rows, columns, c, x->c_row, NULL, GELU);
     }
 }
 

@@ -9,11 +9,19 @@
  *     | rows  |   |  sums   | -> c
  *     +-------+   +----+----+
  */
+/* What happens to a finished sum before it is stored: the bias of its column is added, and what is below `least` is raised
+ * to it, to 0 by ReLU and to -inf, so never, without it. Done here, it costs no pass over C. */
+struct NAME(ending) {
+    const real *bias; /* or NULL */
+    real least;
+};
+
 /* One tile: C[rows x columns] (+)= A[rows x depth] B[depth x columns]. `rows` and `vectors` are constants where this is
  * inlined, so the loops over them disappear and `sum` lives in registers. */
 static inline ALWAYS_INLINE void NAME(tile)(
     const int rows, const int vectors, dim depth, const real *a, dim a_row, dim a_col,
-    const real *b, dim b_row, real *c, dim c_row, dim columns, int add)
+    const real *b, dim b_row, real *c, dim c_row, dim columns, int add,
+    const struct NAME(ending) *ending)
 {
     vec sum[TILE_ROWS][TILE_VECTORS];
     UNROLL for (int i = 0; i < rows; i++)
@@ -32,13 +40,19 @@ static inline ALWAYS_INLINE void NAME(tile)(
     }
 
     const dim last = columns - (vectors - 1) * LANES;  /* how many numbers of the last vector are real */
-    UNROLL for (int i = 0; i < rows; i++) {
-        UNROLL for (int v = 0; v < vectors; v++) {
-            real *to = c + i * c_row + v * LANES;
-            if (v < vectors - 1 || last == LANES) store(to, add ? load(to) + sum[i][v] : sum[i][v]);
-            else store_part(to, add ? load_part(to, last) + sum[i][v] : sum[i][v], last);
-        }
+#define PART (v < vectors - 1 ? LANES : last)
+    if (add)
+        UNROLL for (int i = 0; i < rows; i++)
+            UNROLL for (int v = 0; v < vectors; v++) sum[i][v] += some(c + i * c_row + v * LANES, PART);
+    if (ending) {
+        vec bias[TILE_VECTORS];
+        UNROLL for (int v = 0; v < vectors; v++) bias[v] = ending->bias ? some(ending->bias + v * LANES, PART) : (vec){0};
+        UNROLL for (int i = 0; i < rows; i++) /* nan stays */
+            UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = greater(every(ending->least), sum[i][v] + bias[v]);
     }
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int v = 0; v < vectors; v++) store_some(c + i * c_row + v * LANES, sum[i][v], PART);
+#undef PART
 }
 
 /* `count` tiles of `rows` rows, one beneath the other, which all read the same panel of B.
@@ -47,11 +61,12 @@ static inline ALWAYS_INLINE void NAME(tile)(
  * And there is one for a packed A, where strides are known beforehand: no register is spent on them. */
 static void NAME(column_of_tiles)(
     dim count, dim rows, dim columns, dim depth, const real *a, dim a_tile, dim a_row, dim a_col,
-    const real *b, dim b_row, real *c, dim c_row, int add)
+    const real *b, dim b_row, real *c, dim c_row, int add, const struct NAME(ending) *ending)
 {
 #define TILES(r, v, row, col) \
     for (dim t = 0; t < count; t++) \
-        NAME(tile)(r, v, depth, a + t * a_tile, row, col, b, b_row, c + t * r * c_row, c_row, columns, add)
+        NAME(tile)(r, v, depth, a + t * a_tile, row, col, b, b_row, c + t * r * c_row, c_row, columns, add, \
+                   ending)
 #define CASE(r) \
     case r: \
         if (r > TILE_ROWS) break; \
@@ -72,10 +87,10 @@ static inline void NAME(any_tile)(
     dim rows, dim columns, dim depth, const real *a, dim a_row, dim a_col,
     const real *b, dim b_row, real *c, dim c_row, int add)
 {
-    NAME(column_of_tiles)(1, rows, columns, depth, a, 0, a_row, a_col, b, b_row, c, c_row, add);
+    NAME(column_of_tiles)(1, rows, columns, depth, a, 0, a_row, a_col, b, b_row, c, c_row, add, NULL);
 }
 
-/* What happens to C after the product, while it is still in the L1 cache: add the bias of each column, then bend. */
+/* The same after the product, where the sums were not tiles, or the activation is too long to be part of each tile. */
 static void NAME(finish)(dim rows, dim columns, real *c, dim c_row, const real *bias, int activation)
 {
     for (dim i = 0; i < rows; i++, c += c_row) {
