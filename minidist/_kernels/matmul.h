@@ -89,6 +89,8 @@ static struct NAME(plan) NAME(decide)(const struct product *x, int threads)
         const dim across = NAME(parts)(units, NAME(parts)(x->m, plan.height)); /* if there are too few blocks of A */
         plan.width_of_unit = NAME(cut)(plan.width, NAME(parts)(plan.width, across), TILE_COLUMNS);
     }
+    if (threads == 1 && !plan.direct_b && x->m <= plan.height)
+        plan.width = MIN(x->n, TILE_COLUMNS); /* one block of A: each panel of B is used while L1 still has the copy */
     const dim panels = plan.direct_b ? x->n % LANES != 0 : NAME(parts)(plan.width, TILE_COLUMNS);
     plan.b_size = panels * TILE_COLUMNS * plan.depth;
     plan.a_size = plan.direct_a ? 0 : plan.height * plan.depth;
@@ -133,7 +135,8 @@ static void NAME(block)(
     const dim taller = rows % tiles, split = taller * (height + 1); /* tiles of height + 1, and their rows */
     const int add = x->accumulate || s->p > 0, last = s->p + s->steps == x->k;
     const real *a = (const real *)x->a + row * x->a_row + s->p * x->a_col;
-    if (!plan->direct_a) NAME(pack_block)(taller, tiles, height, s->steps, a, x->a_row, x->a_col, packed_a);
+    if (!plan->direct_a && (s->column == 0 || plan->height < x->m)) /* else it is there, from the panel before */
+        NAME(pack_block)(taller, tiles, height, s->steps, a, x->a_row, x->a_col, packed_a);
 
     for (dim j = column; j < end; j += TILE_COLUMNS) {
         const dim columns = MIN(TILE_COLUMNS, end - j);
