@@ -12,11 +12,24 @@
 #define GELU_ONE 20.0
 #endif
 
+/* 1 / x of numbers from 1 up. Dividing 16 numbers takes as long as 30 other instructions, so AVX-512 takes an
+ * approximation, wrong by less than 2^-14, and improves it by a step of Newton's method: y + y (1 - x y). Of 1 / inf = 0
+ * that would make nan: hence -1, which no other x comes near. (AVX2 divides faster than it approximates.) */
+static inline ALWAYS_INLINE vec NAME(reciprocal)(vec x)
+{
+#if VECTOR_BYTES == 64 && REAL_BYTES == 4
+    const vec y = _mm512_rcp14_ps(x);
+    return y + y * greater(1 - x * y, every(-1));
+#else
+    return 1 / x;
+#endif
+}
+
 /* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), with u the polynomial of gelu: no cancellation, and only one exponential. */
 static inline ALWAYS_INLINE vec NAME(gelu_gate)(vec x)
 {
     const vec minus_2u = x * (x * x * (-2 * GELU_SLOPE * GELU_CUBIC) - 2 * GELU_SLOPE);
-    return 1 / (1 + NAME(lifted_exponential)(minus_2u, 0));
+    return NAME(reciprocal)(1 + NAME(lifted_exponential)(minus_2u, 0));
 }
 
 static void NAME(gelu)(dim n, const void *start, void *result)
