@@ -24,12 +24,14 @@ from typing import Any
 
 import numpy as np
 
+from minidist import _kernels as kernels
 from minidist.autograd import Parameter
 from minidist.autograd.source import user_line
 from minidist.nn.module import Module
 from minidist.nn.placement import Placement
 
 Allocate = Callable[..., np.ndarray]
+LINE = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,6 @@ class Group:
         self.trainable = self.parameters[0].requires_grad
         total = sum(parameter.size for parameter in self.parameters)
         self.weights = allocate(total, dtype=self.dtype)
-        self.gradients = allocate(total, dtype=self.dtype) if self.trainable else None
         layout = []
         offset = 0
         for place, parameter in parameters.items():
@@ -115,18 +116,20 @@ class Group:
             layout.append(Entry(parameter.name, shape, parameter.placement, offset, size, place))
             weights = self.weights[offset : offset + size].reshape(shape)
             weights[...] = parameter.data
-            gradients = None
-            if self.gradients is not None:
-                gradients = self.gradients[offset : offset + size].reshape(shape)
-            parameter.bind(weights, gradients)
+            parameter.bind(weights, None)
             offset += size
         self.layout = tuple(layout)
+        self.gradients: np.ndarray | None = None
+        if self.trainable:
+            self.move_gradients(allocate)
 
-    def move_gradients(self, memory: np.ndarray) -> None:
-        """Let the gradients live in other memory, (n,) of the same dtype: in a vector that other ranks see, say."""
-        self.gradients = memory
+    def move_gradients(self, allocate: Allocate) -> None:
+        """Let the gradients live in memory from `allocate(n, dtype=...)`: in a vector that other ranks see, say."""
+        room = allocate(self.weights.size + LINE // self.dtype.itemsize, dtype=self.dtype)
+        first = best_start(self.layout, room)
+        self.gradients = room[first : first + self.weights.size]
         for entry, parameter in zip(self.layout, self.parameters, strict=True):
-            gradients = memory[entry.offset : entry.offset + entry.size].reshape(parameter.shape)
+            gradients = self.gradients[entry.offset : entry.offset + entry.size].reshape(parameter.shape)
             parameter.bind(parameter.array, gradients)
 
     def updated(self) -> None:
@@ -134,6 +137,22 @@ class Group:
         line = user_line()  # looked up once: for a small model it would be much of the update's time
         for parameter in self.parameters:
             parameter.updated(line)
+
+
+def best_start(layout: Sequence[Entry], room: np.ndarray) -> int:
+    """Say where in `room` a vector should begin, so that most of it belongs to parameters that begin a cache line.
+
+    The gradient of a matrix is written in pieces as long as a line, and it takes longer where each lies across two:
+    behind a last layer of 10 neurons, after whose bias no other parameter would begin a line, backward takes 8 % less
+    (AVX-512). Across two pages it is worse, and memory that ranks share has small ones. Weights are copied before a
+    product reads them, and gain nothing.
+    """
+    line = LINE // room.itemsize
+    begins = kernels.address_of(room) // room.itemsize
+    sizes = [0] * line
+    for entry in layout:
+        sizes[-(begins + entry.offset) % line] += entry.size
+    return sizes.index(max(sizes))
 
 
 def nowhere(shape: int | tuple[int, ...], dtype: np.dtype) -> np.ndarray:

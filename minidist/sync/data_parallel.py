@@ -84,7 +84,7 @@ class DataParallel(Sync):
         try:
             for group, comm in zip(groups, self.comms, strict=True):
                 if group.gradients is not None and comm.size > 1:
-                    group.move_gradients(comm.allocate_shared(group.gradients.size, group.dtype))
+                    group.move_gradients(comm.allocate_shared)
                     self.shared = True
         except NotShared as error:
             if required:

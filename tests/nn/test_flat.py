@@ -84,7 +84,7 @@ def test_memory_comes_from_the_caller() -> None:
 
     model = MLP([3, 2, 2])
     (group,) = flatten(model, allocate)
-    assert taken == [14, 14]
+    assert taken == [14, 14 + 16]  # gradients: with room to begin where a cache line does
     assert np.shares_memory(group.weights, arena)
 
 
@@ -115,13 +115,37 @@ def test_gradients_can_move_to_other_memory() -> None:
     model = MLP([3, 4, 2], dtype=np.float64)
     (group,) = flatten(model)
     weights = group.weights.copy()
-    memory = np.full(group.weights.size, np.nan)
-    group.move_gradients(memory)
-    assert group.gradients is memory
+    given = []
+
+    def allocate(n: int, dtype: np.dtype) -> np.ndarray:
+        given.append(np.full(n, np.nan, dtype))
+        return given[0]
+
+    group.move_gradients(allocate)
+    assert group.gradients is not None
+    assert group.gradients.base is given[0]
     for parameter in group.parameters:
         parameter.accumulate(np.ones(parameter.shape))
-    assert (memory == 1).all()
+    assert group.gradients.tolist() == [1.0] * weights.size
+    assert np.nansum(given[0]) == weights.size  # the room around them is not written
     assert (group.weights == weights).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_gradients_of_most_parameters_begin_where_a_cache_line_does(dtype: type) -> None:
+    model = MLP(
+        [32, 16, 48, 10], dtype=dtype
+    )  # the last layer's bias comes early, and shifts all that follows
+    (group,) = flatten(model)
+
+    def begins(parameter: Parameter) -> int:
+        assert parameter.gradient is not None
+        return parameter.gradient.ctypes.data % 64
+
+    assert [begins(parameter) for layer in model.layers[:2] for parameter in layer.parameters()] == [0] * 4
+    assert begins(model.layers[2].bias) != 0
+    group.move_gradients(np.zeros)
+    assert begins(model.layers[0].weight) == 0
 
 
 def test_a_buckets_memory_comes_and_goes_and_shapes_stay() -> None:
