@@ -25,7 +25,7 @@ from minidist.split.pipeline_parallel import PipelineParallel
 from minidist.split.schedule_times import peak_live, simulate
 from minidist.split.schedules import pipedream, with_messages
 from minidist.train.arrangement import Arrangement
-from minidist.train.forecast_step import microbatches_of_first_step
+from minidist.train.forecast_step import batch_sizes, most_microbatches
 from minidist.train.setup import Setup
 from minidist.train.stories import Story
 
@@ -101,7 +101,7 @@ def schedule(
     options: argparse.Namespace, dataset: Dataset, replica: PipelineParallel, setup: Setup
 ) -> list[str]:
     """Draw who of a pipeline computes what when, and say how long each is idle."""
-    count = len(microbatches_of_first_step(options, dataset, setup)[0])
+    count = len(most_microbatches(options, setup, batch_sizes(options, dataset)[0])[0])
     rule = pipedream if isinstance(replica, PipeDream) else replica.schedule
     programs = [
         with_messages(rule, replica.stages, place, count, replica.chunks) for place in range(replica.stages)

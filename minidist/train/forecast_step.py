@@ -46,11 +46,9 @@ def _microbatches(options: argparse.Namespace, examples: int) -> list[list[int]]
     return [[m for m in even(n, options.microbatches) if m] for n in rounds]
 
 
-def microbatches_of_first_step(
-    options: argparse.Namespace, dataset: Dataset, setup: Setup
-) -> list[list[int]]:
-    """Give these sizes for the replica that has the most examples in the first step."""
-    return _microbatches(options, max(shares(options, setup, batch_sizes(options, dataset)[0])))
+def most_microbatches(options: argparse.Namespace, setup: Setup, count: int) -> list[list[int]]:
+    """Give these sizes for the replica that has the most of so many examples."""
+    return _microbatches(options, max(shares(options, setup, count)))
 
 
 def split_lines(options: argparse.Namespace, dataset: Dataset, setup: Setup, count: int) -> Iterator[Sent]:

@@ -21,7 +21,7 @@ from minidist.sync.model_averaging import ModelAveraging
 from minidist.sync.parameter_server import ParameterServer
 from minidist.sync.server import Server
 from minidist.sync.zero import Zero
-from minidist.train.forecast_step import batch_sizes, microbatches_of_first_step, shared_buckets
+from minidist.train.forecast_step import batch_sizes, most_microbatches, shared_buckets
 from minidist.train.setup import Setup, as_model_input
 
 
@@ -37,12 +37,13 @@ def kept(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> list[He
     if isinstance(sync, ModelAveraging) and sync.outer is not None and len(sizes) > options.warm_up:
         found += memory.outer(groups)
     if isinstance(replica, PipelineParallel):
-        rounds = microbatches_of_first_step(options, dataset, setup)
         schedule: Any = schedules.pipedream if isinstance(replica, PipeDream) else replica.schedule
-        alive = peak_live(replica.program(schedule, len(rounds[0])))
+        # A short batch at the end of an epoch is fewer microbatches, of which more chunks may be alive.
+        rounds = [part for count in set(sizes) for part in most_microbatches(options, setup, count)]
+        peaks = [(peak_live(replica.program(schedule, len(part))), max(part)) for part in rounds]
+        alive, largest = max(peaks, key=lambda peak: peak[0] * peak[1])
         entering = [_entering(options, dataset, setup, run.start) for run in replica.stage.runs]
-        largest = max(entering[replica.rank :: replica.stages]) * max(map(max, rounds))
-        found += memory.stage_inputs(alive, largest)
+        found += memory.stage_inputs(alive, largest * max(entering[replica.rank :: replica.stages]))
         if isinstance(replica, PipeDream):
             found += memory.stashed(groups, alive)
     return found

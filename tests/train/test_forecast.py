@@ -195,6 +195,9 @@ def draw(chance: random.Random) -> tuple[int, str, int]:
 # One group's gradients are on one machine, the others' are not.
 HALF_SHARED = "--mesh pipe=2,tensor=2 --steps 2 --microbatches 3 --sequence-parallel"
 CASES = [(4, f"{HALF_SHARED} {MODELS['gpt']}", 2)]
+# Of fewer microbatches, more chunks are alive.
+SHORT_LAST = "--mesh pipe=2 --batch 4 --epochs 1 --schedule interleaved --microbatches 5 --optimizer sgd"
+CASES += [(2, f"{SHORT_LAST} {MODELS['mlp']}", 1)]
 CASES += [draw(random.Random(seed)) for seed in range(int(os.environ.get("MINIDIST_GRID", "80")))]
 
 
