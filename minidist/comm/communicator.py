@@ -20,7 +20,7 @@ from minidist.comm import all_reduce, collectives, shared_memory, two_level
 from minidist.comm.arrays import as_array, check_out, cut, describe, is_plain
 from minidist.comm.channel import Channel
 from minidist.comm.core import PURPOSES
-from minidist.comm.errors import NotShared
+from minidist.comm.errors import CommError, NotShared
 from minidist.comm.point_to_point import PointToPoint
 from minidist.comm.progress import Request, Steps
 from minidist.comm.reductions import reduction
@@ -61,7 +61,7 @@ class Communicator(PointToPoint):
 
     def _all_reduce_at_once(self, x: Any, purpose: str) -> shared_memory.Begun | None:
         """Begin a sum in place without a request, which would take longer than a small sum; None: it is none."""
-        if self.size == 1 or purpose not in PURPOSES or type(x) is not np.ndarray:
+        if self.size == 1 or self.freed or purpose not in PURPOSES or type(x) is not np.ndarray:
             return None
         shared = shared_memory.memory_for(self, x, x)
         if shared is None or x.dtype.kind != "f" or not x.flags.writeable:
@@ -262,6 +262,18 @@ class Communicator(PointToPoint):
         group = [(row[2], rank) for rank, row in enumerate(table) if row[0] and row[1] == color]
         endpoint = self.endpoint.split(number, color, [rank for _, rank in sorted(group)])
         return None if endpoint is None else Communicator(endpoint, name or f"{self.name}/{color}", self)
+
+    def free(self) -> None:
+        """Give back what MPI keeps for this communicator, of which it has some 2,000; all its ranks call this.
+
+        Nothing may be in flight on it, and nothing can be started on it any more. Communicators split from it, and
+        arrays that it has allocated, live on.
+        """
+        if self.parent is None:
+            raise CommError(f"{self.name!r} was not split from another communicator and stays until the end")
+        self.barrier(purpose="control")
+        self.freed = True
+        self.endpoint.free()
 
     def alone(self, name: str) -> Communicator:
         """Form a communicator of this rank alone; needs no other rank and sends nothing."""

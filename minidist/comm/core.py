@@ -16,6 +16,7 @@ import numpy as np
 
 from minidist.comm.arrays import as_array
 from minidist.comm.channel import Channel
+from minidist.comm.errors import CommError
 from minidist.comm.events import Event, Listener, source_line
 from minidist.comm.progress import Progress, Request, Steps
 from minidist.comm.transport import Endpoint
@@ -37,6 +38,7 @@ class Core:
         # What a rank has in flight is one list for all its communicators: whoever waits moves all of it.
         self.progress: Progress = parent.progress if parent else Progress(endpoint.idle)
         self.listeners: list[Listener] = list(parent.listeners) if parent else []
+        self.freed = False  # given back: nothing can be started any more
         self._sent = {purpose: [0, 0] for purpose in PURPOSES}
         self._collectives = 0  # started so far: the number of the next one
         self._messages = 0  # point-to-point operations started so far
@@ -104,6 +106,10 @@ class Core:
         """Tell the listeners, who may refuse by raising, and start an operation."""
         if purpose not in PURPOSES:
             raise ValueError(f"purpose is {purpose!r}, expected one of {', '.join(map(repr, PURPOSES))}")
+        if self.freed:
+            raise CommError(
+                f"{operation} on {self.name!r}, which this program has freed: free() it after its last use"
+            )
         if array is not None:
             facts.update(dtype=array.dtype, shape=array.shape)
         request = Request(self, operation, steps, facts)

@@ -195,6 +195,10 @@ class Endpoint:
             new = self.mpi.COMM_SELF.Dup()
         return Endpoint(self.mpi, new, [self.members[self.rank]], [self.nodes[self.rank]])
 
+    def free(self) -> None:
+        """Give MPI its communicator back; nobody waits in here, for every rank has come."""
+        self.private.Free()
+
     @contextlib.contextmanager
     def _making_one_more(self) -> Iterator[None]:
         """Say it in words if MPI has no further communicator: MPICH has 2,048 for each process."""
@@ -204,7 +208,7 @@ class Endpoint:
             why = str(error).strip().splitlines()[-1]
             raise CommError(
                 f"MPI could not make another communicator ({why}): split, or make a mesh, once before the loop "
-                "and keep what you get, instead of anew in each step"
+                "and keep what you get, instead of anew in each step; or free() what you need no more"
             ) from None
 
     def abort(self, code: int) -> None:

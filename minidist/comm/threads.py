@@ -88,6 +88,9 @@ class Endpoint:
         """Give a door to nobody but this rank itself."""
         return Endpoint(self.hub, (object(),), [self.me], 0)
 
+    def free(self) -> None:
+        """Give nothing back: a communicator of threads is a name."""
+
     def abort(self, code: int) -> None:
         """End every rank: this one by raising, the others because it did."""
         raise CommError(f"rank {self.me} called abort({code})")

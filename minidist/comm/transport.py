@@ -85,6 +85,10 @@ class Endpoint(Protocol):
         """Give a door to nobody but this rank itself; concerns no other rank."""
         ...
 
+    def free(self) -> None:
+        """Give back what the transport keeps for this communicator; every rank has come to this."""
+        ...
+
     def abort(self, code: int) -> None:
         """End every rank of the job."""
         ...

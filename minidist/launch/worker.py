@@ -136,12 +136,15 @@ class Ranks:
         everyone = world()
         self.redirect(everyone.rank)
         self.ready(everyone.rank)
+        comm = None
         for number in itertools.count():
             call = pickle.loads(self.wait_for(self.directory / f"call-{number}"))
             if call is None:
                 return
-            ranks, payload = call
+            (ranks, payload), before = call, comm
             comm = everyone.split(0 if everyone.rank < ranks else None, name="world")
+            if before is not None:  # MPI has some 2,000; and every rank has come to the split
+                before.endpoint.free()
             if comm is not None:
                 self.run(number, comm, payload, sys.stdout.flush)
 

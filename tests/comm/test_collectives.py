@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from minidist.comm import MessageMismatch, RankStopped
+from minidist.comm import CommError, MessageMismatch, RankStopped
 from minidist.comm.threads import run_ranks
 
 
@@ -167,6 +167,31 @@ def test_split_forms_groups_ordered_by_key(comm):
     assert group.all_gather(comm.rank).tolist() == mates
     first = comm.split(None if comm.rank else 7)
     assert first is None if comm.rank else first.size == 1
+
+
+@pytest.mark.ranks(2, timeout=60)
+def test_three_thousand_communicators_can_be_made_one_after_the_other(comm):
+    """MPI has some 2,000 at a time; those of one rank count as well, and are made sooner."""
+    for number in range(3000):
+        one = comm.alone("one") if number % 10 else comm.split(0)
+        one.free()
+    assert comm.all_reduce(1.0) == 2.0
+
+
+@pytest.mark.ranks(1, 2, 3)
+def test_a_freed_communicator_refuses_and_what_came_from_it_lives_on(comm):
+    half = comm.split(0, name="half")
+    part, numbers = half.split(0, name="part"), half.allocate_shared(4)
+    half.free()
+    numbers[:] = comm.rank
+    assert part.all_reduce(1.0) == comm.size
+    assert (numbers == comm.rank).all()
+    calls = [half.barrier, half.free, lambda: half.split(0), lambda: half.isend(1.0, 0)]
+    for call in [*calls, lambda: half.all_reduce(numbers, out=numbers)]:
+        with pytest.raises(CommError, match="on 'half', which this program has freed"):
+            call()
+    part.free()
+    comm.barrier()
 
 
 @pytest.mark.ranks(2, 3, 4)
