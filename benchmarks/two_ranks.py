@@ -28,7 +28,7 @@ from minidist.sync.data_parallel import DataParallel
 
 BATCH, STEPS = 256, 3  # global; steps in a row
 BYTES_IN_A_ROW = 1 << 24  # of all-reduces of one size
-SIZES = ",".join(str(8 * 8**power) for power in range(8))  # 8 B to 16 MB
+SIZES = ",".join(str(size) for size in (8, 512, *(4**power for power in range(7, 13))))  # 8 B to 16 MB
 
 
 class ByRing(DataParallel):
