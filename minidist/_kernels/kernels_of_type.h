@@ -2,6 +2,7 @@
 #include "vector.h"
 #include "exponential.h"
 #include "reductions.h"
+#include "argmax.h"
 #include "elementwise.h"
 #include "pack.h"
 #include "tile.h"
@@ -24,6 +25,7 @@ static const struct kernels NAME(table) = {
 #endif
     FILL(sum), FILL(max), FILL(argmax), FILL(sum_of_squares), FILL(log_sum_exp), FILL(softmax),
     FILL(softmax_backward), FILL(cross_entropy), FILL(cross_entropy_backward), FILL(layer_norm),
-    FILL(layer_norm_backward), FILL(attention), FILL(attention_backward), FILL(gelu), FILL(gelu_backward), FILL(relu), FILL(relu_backward), FILL(sgd), FILL(adamw),
+    FILL(layer_norm_backward), FILL(attention), FILL(attention_backward), FILL(gelu), FILL(gelu_backward), FILL(relu),
+    FILL(relu_backward), FILL(sgd), FILL(adamw),
     FILL(sum_into_all),
 };
