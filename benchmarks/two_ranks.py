@@ -36,7 +36,7 @@ class ByRing(DataParallel):
 
     def gradient_ready(self, bucket: Bucket) -> None:
         gradients, comm = bucket.gradients, self.mesh.comm(*bucket.group.axes)
-        self._requests.append(comm.iall_reduce(gradients, out=gradients, algorithm="ring"))
+        self._requests[bucket.index] = comm.iall_reduce(gradients, out=gradients, algorithm="ring")
 
 
 class AfterBackward(DataParallel):

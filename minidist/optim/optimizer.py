@@ -10,7 +10,7 @@ kernel that makes the pass is in `minidist/_kernels/`; who calls `step` and when
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -57,16 +57,18 @@ class Optimizer:
         other.steps, other._state = 0, None
         return other
 
-    def step(self, scale: float = 1.0) -> list[float]:
+    def step(self, scale: float = 1.0, parts: Iterable[tuple[int, slice]] | None = None) -> list[float]:
         """Apply one update to everything; every gradient is multiplied by `scale` first (clipping).
 
+        parts: (group number, region) one after another, together everything: each is updated when it comes, so that
+            an iterator that waits for gradients lets the update of some run while others are on their way.
         Returns, for each trainable group, the sum of squares of its gradients before that.
         """
         self.steps += 1
-        everything = slice(None)
-        squares = []
-        for index, group in enumerate(self.groups):
-            squares.append(self.update(index, everything, scale))
+        squares = [0.0 for _ in self.groups]
+        for index, region in parts or ((index, slice(None)) for index in range(len(self.groups))):
+            squares[index] += self.update(index, region, scale)
+        for group in self.groups:
             group.updated()
         return squares
 

@@ -9,7 +9,7 @@ Cost: one number in one all-reduce over the replica; nothing where a replica is 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -50,10 +50,21 @@ def counted_here(mesh: Mesh, group: Group) -> bool:
     return all(mesh.comm(axis).rank == 0 for axis in group.repeated)
 
 
-def update(mesh: Mesh, groups: Sequence[Group], optimizer: Optimizer, longest: float | None) -> float:
-    """Clip the gradients and apply them; return their norm before that. All ranks of the replica call this."""
+def update(
+    mesh: Mesh,
+    groups: Sequence[Group],
+    optimizer: Optimizer,
+    longest: float | None,
+    arriving: Iterable[tuple[int, slice]] | None = None,
+) -> float:
+    """Clip the gradients and apply them; return their norm before that. All ranks of the replica call this.
+
+    arriving: waits for gradients, and yields their places one after another (`Optimizer.step`); None: they are there.
+    """
     if longest is None:  # the update reads all gradients anyway, and sums their squares on the way
-        return norm_of_squares(mesh, groups, optimizer.step())
+        return norm_of_squares(mesh, groups, optimizer.step(parts=arriving))
+    for _ in arriving or ():  # the norm has to be known before any of them is applied
+        pass
     found = norm(mesh, groups)
     optimizer.step(clip_scale(found, longest))
     return found

@@ -27,7 +27,7 @@ Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Train
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from minidist.comm import Mesh, NotShared, Request
 from minidist.nn.flat import Bucket, Group, cut_into_buckets
@@ -65,7 +65,7 @@ class DataParallel(Sync):
         self.buckets = cut_into_buckets(groups, bytes_per_bucket)
         self._ready: set[int] = set()  # indices of buckets that are final but not launched
         self._next = 0  # the bucket whose turn it is
-        self._requests: list[Request] = []
+        self._requests: dict[int, Request] = {}  # by bucket
         self.shared = False  # whether the gradients live in memory that all ranks see
         # A tied weight, say, has a gradient that is still a partial sum over two stages of the pipeline: that sum and
         # the one over the replicas are one all-reduce.
@@ -100,7 +100,7 @@ class DataParallel(Sync):
             comm = self._comm_of[id(due.group)]
             if comm.size > 1:
                 request = comm.iall_reduce(due.gradients, out=due.gradients, purpose="gradient")
-                self._requests.append(request)
+                self._requests[self._next] = request
             self._next += 1
 
     def tick(self) -> None:
@@ -109,13 +109,25 @@ class DataParallel(Sync):
 
     def combine(self) -> None:
         """Wait for the summed gradients."""
-        for request in self._requests:
-            request.wait()
-        self._requests.clear()
+        for _ in self._arriving():
+            pass
+
+    def _arriving(self) -> Iterator[tuple[int, slice]]:
+        """Wait for one bucket after another, and yield its place: (number of the trainable group, region)."""
+        numbers = {id(group): number for number, group in enumerate(self.optimizer.groups)}
+        for bucket in self.buckets:
+            if bucket.index in self._requests:
+                self._requests.pop(bucket.index).wait()
+            yield numbers[id(bucket.group)], bucket.region
         self._ready.clear()
         self._next = 0
 
     def step(self) -> float:
-        """Wait for the summed gradients, clip them, update the weights; return the norm before clipping."""
-        self.combine()
-        return clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm)
+        """Wait for the summed gradients, clip them, update the weights; return the norm before clipping.
+
+        Without clipping a bucket's weights are updated while the next buckets are still on their way.
+        """
+        if not self._requests:  # nothing was sent: one update of everything is the fastest
+            self.combine()
+            return clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm)
+        return clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm, self._arriving())

@@ -1,11 +1,15 @@
 """Update rules: right values from the definitions, state that fits the vectors, refused hyperparameters."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 
 from minidist.autograd import Parameter
+from minidist.models import MLP
 from minidist.nn import Group, Module, flatten
-from minidist.optim import SGD, AdamW
+from minidist.optim import SGD, AdamW, Optimizer
 
 
 def one_weight(value: float, gradient: float) -> list[Group]:
@@ -124,3 +128,19 @@ def test_state_has_the_dtype_of_the_weights(dtype: type) -> None:
 def test_hyperparameters_out_of_range_are_refused_by_name(make, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         make(one_weight(1.0, 1.0))
+
+
+@pytest.mark.parametrize("rule", [partial(SGD, momentum=0.9), AdamW])
+def test_parts_that_come_one_after_another_make_the_same_update(rule: Callable[..., Optimizer]) -> None:
+    def train(parts: list[tuple[int, slice]] | None) -> tuple[np.ndarray, list[float]]:
+        groups = flatten(MLP([3, 4, 2], dtype=np.float64))
+        optimizer = rule(groups, lr=0.1, weight_decay=0.01)
+        for step in range(3):
+            groups[0].gradients[:] = np.sin(np.arange(groups[0].gradients.size) + step)
+            squares = optimizer.step(0.5, parts)
+        return groups[0].weights, squares
+
+    whole, squares = train(None)
+    parted, parted_squares = train([(0, slice(0, 7)), (0, slice(7, None))])
+    np.testing.assert_array_equal(parted, whole)
+    np.testing.assert_allclose(parted_squares, squares, rtol=1e-14)
