@@ -169,7 +169,9 @@ def references(name: str) -> list[dict[str, Any]]:
 @pytest.mark.ranks(1, 2, 3, 4, transports=("threads",))
 def test_training_equals_one_process(comm: Communicator, name: str, references: list[dict[str, Any]]) -> None:
     for number, (case, reference) in enumerate(zip(CASES, references, strict=True)):
-        if name not in ("gpt", "cnn") or number % 2 == comm.size % 2:  # the slow ones: half on each number of ranks
+        if (
+            name not in ("gpt", "cnn") or number % 2 == comm.size % 2
+        ):  # the slow ones: half on each number of ranks
             assert_equal(train(comm, name, **case), reference)
 
 
