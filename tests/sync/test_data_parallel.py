@@ -169,9 +169,8 @@ def references(name: str) -> list[dict[str, Any]]:
 @pytest.mark.ranks(1, 2, 3, 4, transports=("threads",))
 def test_training_equals_one_process(comm: Communicator, name: str, references: list[dict[str, Any]]) -> None:
     for number, (case, reference) in enumerate(zip(CASES, references, strict=True)):
-        if (
-            name not in ("gpt", "cnn") or number % 2 == comm.size % 2
-        ):  # the slow ones: half on each number of ranks
+        # The slow models have half of the cases on each number of ranks.
+        if name not in ("gpt", "cnn") or number % 2 == comm.size % 2:
             assert_equal(train(comm, name, **case), reference)
 
 
