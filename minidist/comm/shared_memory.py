@@ -53,9 +53,8 @@ class SharedMemory:
 
     def __init__(self, comm: Communicator, n: int, dtype: np.dtype) -> None:
         self.endpoint = comm.endpoint
-        asked = comm.all_gather(
-            np.array([[n, zlib.crc32(dtype.str.encode())]]), purpose="control"
-        )  # (ranks, 2)
+        mine = np.array([[n, zlib.crc32(dtype.str.encode())]])
+        asked = comm.all_gather(mine, purpose="control")  # (ranks, 2)
         if n < 0 or (asked != asked[0]).any():
             raise MessageMismatch(
                 f"this rank asks for {n} numbers of {dtype}, the ranks for {asked[:, 0].tolist()}: "
@@ -80,10 +79,7 @@ class SharedMemory:
         if plan is None:
             start, nbytes, dtype, _ = facts
             told = np.array([start, nbytes, zlib.crc32(f"{dtype.str} {op}".encode())])
-            line, end = (
-                start // LINE,
-                -(-(start + nbytes) // LINE),
-            )  # the cache lines on which the stretch lies
+            line, end = start // LINE, -(-(start + nbytes) // LINE)  # the cache lines that the stretch is on
             mine = cut(end - line, len(self.vectors))[rank]
             piece = slice(
                 max((line + mine.start) * LINE, start), min((line + mine.stop) * LINE, start + nbytes)

@@ -29,9 +29,8 @@ def gradients_summed(mesh: Mesh, buckets: Sequence[Bucket]) -> list[Sent]:
     found: dict[tuple[str, ...], list[Traffic]] = {}
     for bucket in buckets:
         comm, itemsize = mesh.comm(*bucket.group.axes), bucket.group.dtype.itemsize
-        shared = (
-            memory_for(comm, bucket.gradients, bucket.gradients) is not None
-        )  # some groups may be, and some not
+        # Some groups may be in shared memory, and some not.
+        shared = memory_for(comm, bucket.gradients, bucket.gradients) is not None
         one = all_reduced(comm, bucket.size, itemsize, "shared" if shared else None)
         found.setdefault(bucket.group.axes, []).append(one)
     return [

@@ -176,9 +176,7 @@ def with_messages(
     last = stages * chunks - 1
     program: list[Instruction] = []
     for compute in schedule(stages, rank, microbatches, chunks):
-        if isinstance(
-            compute, Update | BackwardWeight
-        ):  # what they need is here, and what they make stays here
+        if isinstance(compute, Update | BackwardWeight):  # they need nothing and give nothing to others
             program.append(compute)
             continue
         m, here = compute.microbatch, compute.chunk * stages + rank  # virtual stage

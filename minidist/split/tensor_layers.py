@@ -22,9 +22,8 @@ from minidist.nn import Embedding, LayerNorm, Linear, Placement, shares
 class Stream:
     """Values between split layers, the same on all tensor ranks: gradients of what works there are complete."""
 
-    partial: tuple[
-        str, ...
-    ] = ()  # the axes over which gradients of parameters in the stream are partial sums
+    # The axes over which gradients of parameters in the stream are partial sums.
+    partial: tuple[str, ...] = ()
 
     def __init__(self, comm: Communicator) -> None:
         self.comm = comm

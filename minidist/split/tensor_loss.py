@@ -34,9 +34,8 @@ def split_cross_entropy(
             f"labels are from {labels.min()} to {labels.max()}, and there are classes 0 to {classes - 1}"
         )
     x = logits.data.reshape(len(labels), -1)  # (n, c)
-    here = np.flatnonzero(
-        (first <= labels) & (labels < first + x.shape[1])
-    )  # examples whose label is a column here
+    # The examples whose label is a column here.
+    here = np.flatnonzero((first <= labels) & (labels < first + x.shape[1]))
     columns = labels[here] - first
 
     with np.errstate(invalid="ignore", divide="ignore"):  # infinite logits give nan, as in one process

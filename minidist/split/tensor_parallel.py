@@ -79,9 +79,8 @@ def parallelize(model: Module, mesh: Mesh, sequence: bool = False) -> tuple[Loss
     for parameter in model.parameters():
         if parameter.placement is None:  # what works in the stream
             parameter.placement = Placement(parameter.shape, repeated=("tensor",), partial=stream.partial)
-    if (
-        stream.partial
-    ):  # sync will ask for the ranks of these sums: all make it here, in one order on all stages
+    if stream.partial:
+        # A sync will ask for the ranks of these sums: make it here, in one order on all stages.
         mesh.comm(*[axis for axis in mesh.axes if axis in ("data", *stream.partial)])
 
     if classes is None:

@@ -74,9 +74,8 @@ class DataParallel(Sync):
         if shared_memory is not False:
             self._share_gradients(groups, required=bool(shared_memory))
         for group, comm in zip(groups, self.comms, strict=True):
-            comm.broadcast(
-                group.weights, root=0, purpose="weights"
-            )  # replicas start equal, however they were built
+            # Replicas start equal, however they were built.
+            comm.broadcast(group.weights, root=0, purpose="weights")
             group.updated()
 
     def _share_gradients(self, groups: Sequence[Group], required: bool) -> None:

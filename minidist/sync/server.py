@@ -86,9 +86,8 @@ class Server:
         self.stocks: dict[int, Stock] = {}  # by place in the replica
         self.stock_of: list[Stock] = []  # by worker
         self.received: list[list[np.ndarray]] = []  # by worker: the parts of the gradient it is pushing
-        self.scales = np.zeros(
-            (link.workers, 3)
-        )  # of each worker's last push: lr, its factor, the gradient's
+        # Of each worker's last push: lr, its factor, the gradient's.
+        self.scales = np.zeros((link.workers, 3))
         self.asking: list[int] = []  # workers whose pull has to wait
         self.sending: list[Request] = []
         self.updates = 0

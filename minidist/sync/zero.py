@@ -105,9 +105,7 @@ class Zero(Sync):
         self._ready: set[int] = set()  # indices of buckets that are final but not launched
         self._next = 0  # the bucket whose turn it is
         self._flying: list[Flight] = []  # the sums that are on their way
-        self._lent: dict[
-            int, np.ndarray
-        ] = {}  # bucket index -> the memory in which its gradients are written
+        self._lent: dict[int, np.ndarray] = {}  # by bucket: the memory in which gradients are written
         self._shard_of = {parameter: shard for shard in self.shards for parameter in shard.bucket.parameters}
         if stage >= 2:
             self._free_gradients()

@@ -74,9 +74,8 @@ def split_lines(options: argparse.Namespace, dataset: Dataset, setup: Setup, cou
         layers, losses = Traffic(), Traffic()
         for run in here:
             split = splits.split_layers(model, range(run.start, run.stop))
-            again = (
-                options.recompute and run.stop < last
-            )  # behind the last piece the first forward is left out
+            # Behind the last piece the first forward is left out.
+            again = options.recompute and run.stop < last
             for n in sizes:
                 layers += splits.tensor(comm, split, n, targets, splits.in_pieces(model), itemsize, again)
                 if run.stop == last and splits.classes_are_split(model):

@@ -32,9 +32,8 @@ def evaluate(setup: Setup, dataset: Dataset, options: argparse.Namespace) -> flo
     correct = 0
     for start in range(0, len(mine), EVALUATION_BATCH):
         rows = mine[start : start + EVALUATION_BATCH]
-        classes = setup.replica.predict(
-            as_model_input(dataset.test_inputs[rows], options.dtype)
-        )  # (rows, ...)
+        inputs = as_model_input(dataset.test_inputs[rows], options.dtype)
+        classes = setup.replica.predict(inputs)  # (rows, ...)
         if classes is not None and first:
             correct += int((classes == dataset.test_labels[rows]).sum())
     setup.model.train()

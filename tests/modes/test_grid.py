@@ -165,9 +165,8 @@ def assert_equals_one_process(many: dict[str, Any] | None, case: Case) -> None:
     if many is None:
         return  # a server
     one = reference(case.training)
-    for history in (
-        ("losses", "norms") if case.sync != "averaging" else ("losses",)
-    ):  # there each has its own norm
+    histories = ["losses"] if case.sync == "averaging" else ["losses", "norms"]  # there each has its own norm
+    for history in histories:
         np.testing.assert_allclose(
             many[history], one[history], rtol=1e-12, atol=0, err_msg=f"{history}, {case}"
         )
