@@ -3,6 +3,7 @@
 seam.py             what a replica tells a sync while it computes: read this first
 clipping.py         the norm of a gradient that is spread over ranks
 data_parallel.py    sum the gradients of all replicas in every step
+zero.py             the same, and nobody keeps what somebody else keeps (its third stage: zero_weights.py)
 partial.py          sum what the ranks of one replica have of a gradient, where replicas step on their own
 model_averaging.py  let replicas step on their own, and average their weights now and then
 parameter_server.py push gradients to servers that stand apart, and pull weights: the workers' side; with
