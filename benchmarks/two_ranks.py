@@ -106,7 +106,8 @@ def all_reduces(comm: Communicator, nbytes: int) -> tuple[dict[str, Callable[[],
     return {
         "MPI.Allreduce": repeat(lambda: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, of_mpi)),
         "shared memory": repeat(lambda: comm.all_reduce(shared, out=shared)),
-        "messages": repeat(lambda: comm.all_reduce(own, out=own)),
+        "staged": repeat(lambda: comm.all_reduce(own, out=own, algorithm="staged")),
+        "messages": repeat(lambda: comm.iall_reduce(own, out=own).wait()),
     }, times
 
 

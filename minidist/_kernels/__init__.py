@@ -41,6 +41,7 @@ from minidist._kernels.reference import (
     sum,
     sum_into_all,
     sum_of_squares,
+    sum_staged,
     threads,
 )
 from minidist.errors import UserError
@@ -75,6 +76,7 @@ __all__ = [
     "sum",
     "sum_into_all",
     "sum_of_squares",
+    "sum_staged",
     "threads",
     "use",
     "why_numpy",

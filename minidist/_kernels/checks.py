@@ -253,3 +253,27 @@ def meeting(operation: str, lines: Any, rank: int, told: Any, parts: Any, most: 
         )
     if not 0 <= rank < len(parts):
         raise IndexError(f"{operation}: rank {rank} is out of range, there are {len(parts)} parts")
+
+
+def staging(
+    operation: str, lines: Any, rank: int, told: Any, scratch: Any, x: Any, out: Any, step: int, most: int
+) -> None:
+    """Refuse what cannot be summed through a scratch: lines and told as to meet by, flat x and out, whole blocks."""
+    meeting(operation, lines, rank, told, scratch, most)
+    for name, vector in (("x", x), ("out", out)):
+        good = isinstance(vector, np.ndarray) and vector.dtype == scratch.dtype and vector.ndim == 1
+        if not good or not vector.flags.c_contiguous or not vector.flags.aligned or vector.shape != x.shape:
+            got = (
+                f"{vector.dtype} {vector.shape}" if isinstance(vector, np.ndarray) else type(vector).__name__
+            )
+            raise ValueError(
+                f"{operation}: {name} is {got}, expected a contiguous vector of {scratch.dtype}, x and out alike"
+            )
+    if not out.flags.writeable:
+        raise ValueError(f"{operation}: out is written, so it must be writable")
+    if not scratch.shape[1] or scratch.shape[1] * scratch.itemsize % 128:
+        raise ValueError(
+            f"{operation}: scratch has rows of {scratch.shape[1]} numbers, expected two blocks of whole cache lines"
+        )
+    if step < 0:
+        raise IndexError(f"{operation}: step is {step}, expected at least 0")

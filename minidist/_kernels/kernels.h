@@ -41,6 +41,14 @@ struct product {
 };
 enum activation { NONE, RELU, GELU };
 
+/* Fetch a cache line to write to it: it comes alone, not shared with the core that wrote it last and has to be asked
+ * again. Processors that do not know the instruction pass over it. */
+#if defined(__x86_64__)
+#define FETCH_TO_WRITE(address) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(address)))
+#else
+#define FETCH_TO_WRITE(address) __builtin_prefetch(address, 1)
+#endif
+
 struct kernels {
     int (*matmul)(const struct product *x, int threads); /* 0, or -1 when there is no memory to pack into */
 

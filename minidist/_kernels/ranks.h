@@ -14,7 +14,7 @@ static void NAME(sum_into_all)(dim count, dim n, void *const *start)
     for (; i + 4 * LANES <= n; i += 4 * LANES) {
         for (dim r = 0; r < count; r++)
             UNROLL for (dim b = 0; b < 4 * VECTOR_BYTES; b += 64) /* a cache line each */
-                __builtin_prefetch((const char *)(x[r] + i) + BYTES_AHEAD + b, 1);
+                FETCH_TO_WRITE((const char *)(x[r] + i) + BYTES_AHEAD + b);
         vec sum[4];
         UNROLL for (dim k = 0; k < 4; k++) sum[k] = load(x[0] + i + k * LANES);
         for (dim r = 1; r < count; r++)

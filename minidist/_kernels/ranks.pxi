@@ -39,7 +39,91 @@ cdef extern from *:
         store_number((int64_t *)(first + rank * step) + 1, number);
         return all_reached(first, step, count, 1, number, looks);
     }
+
+    /* What `sum_staged` works on: each rank's row of the scratch holds two blocks, and so many bytes lie between rows. */
+    struct staging {
+        char *scratch;
+        dim row, block; /* bytes */
+        const char *x;
+        char *out;
+        dim nbytes, rank, count;
+    };
+    /* Where rank r's piece of block t lies: from byte `start` of the block to `stop`, and the block at `at` of x. */
+    struct piece { dim at, start, stop; };
+    static struct piece piece_of(const struct staging *s, dim t, dim r)
+    {
+        dim at = t * s->block, length = s->nbytes - at < s->block ? s->nbytes - at : s->block;
+        dim share = ((length + s->count - 1) / s->count + 63) / 64 * 64; /* ranks write to different cache lines */
+        dim start = r * share < length ? r * share : length;
+        return (struct piece){at, start, length - start < share ? length : start + share};
+    }
+    static char *staged_at(const struct staging *s, dim owner, dim t) { return s->scratch + owner * s->row + t % 2 * s->block; }
+    typedef int64_t two __attribute__((vector_size(16), aligned(4), may_alias));
+    /* Copy what another core has written, from where this one writes next: so it takes the lines for itself. */
+    static void take(char *to, const char *from, dim n)
+    {
+        dim i = 0;
+        for (; i + 64 <= n; i += 64) {
+            FETCH_TO_WRITE(from + i + 2048);
+            two a = *(const two *)(from + i), b = *(const two *)(from + i + 16), c = *(const two *)(from + i + 32),
+                d = *(const two *)(from + i + 48);
+            *(two *)(to + i) = a; *(two *)(to + i + 16) = b; *(two *)(to + i + 32) = c; *(two *)(to + i + 48) = d;
+        }
+        memcpy(to + i, from + i, n - i);
+    }
+    static void give_others(const struct staging *s, dim t)
+    {
+        for (dim r = 0; r < s->count; r++) {
+            struct piece p = piece_of(s, t, r);
+            if (r != s->rank) memcpy(staged_at(s, s->rank, t) + p.start, s->x + p.at + p.start, p.stop - p.start);
+        }
+    }
+    static void sum_own(const struct staging *s, dim t, dim itemsize, void (*sum)(dim, dim, void *const *))
+    {
+        void *parts[1024];
+        struct piece p = piece_of(s, t, s->rank);
+        for (dim r = 0; r < s->count; r++)
+            parts[r] = r == s->rank ? s->out + p.at + p.start : staged_at(s, r, t) + p.start;
+        if (s->x != s->out) memcpy(parts[s->rank], s->x + p.at + p.start, p.stop - p.start);
+        sum(s->count, (p.stop - p.start) / itemsize, parts);
+    }
+    static void fetch_others(const struct staging *s, dim t)
+    {
+        for (dim r = 0; r < s->count; r++) {
+            struct piece p = piece_of(s, t, r);
+            if (r != s->rank) take(s->out + p.at + p.start, staged_at(s, s->rank, t) + p.start, p.stop - p.start);
+        }
+    }
+    /* Whoever has met the others t times has all they gave of block t - 1, and all their sums of block t - 2. */
+    static dim staged_steps(const struct staging *s, char *first, dim step, int64_t number, const int64_t *told, dim known,
+                            dim t, int64_t looks, dim itemsize,
+                            void (*sum)(dim, dim, void *const *))
+    {
+        dim blocks = (s->nbytes + s->block - 1) / s->block;
+        int64_t *mine = (int64_t *)(first + s->rank * step);
+        if (t == 0) memcpy(mine + 2, told, known * sizeof *told);
+        for (; t < blocks + 2; t++) {
+            if (t == 1)
+                for (dim r = 0; r < s->count; r++)
+                    if (memcmp((int64_t *)(first + r * step) + 2, told, known * sizeof *told)) return -1;
+            if (t >= 2) fetch_others(s, t - 2);
+            if (t >= 1 && t <= blocks) sum_own(s, t - 1, itemsize, sum);
+            if (t < blocks) give_others(s, t);
+            store_number(mine, number + t);
+            if (!looks || !all_reached(first, step, s->count, 0, number + t, looks)) return t;
+        }
+        return t;
+    }
     """
+    struct staging:
+        char *scratch
+        dim row, block
+        const char *x
+        char *out
+        dim nbytes, rank, count
+    dim staged_steps(
+        const staging *s, char *first, dim step, int64_t number, const int64_t *told, dim known, dim t, int64_t looks,
+        dim itemsize, void (*sum)(dim, dim, void *const *) noexcept nogil) noexcept nogil
     void store_number(int64_t *at, int64_t value) noexcept nogil
     int reached_number(const int64_t *at, int64_t value, int64_t looks) noexcept nogil
     int meet_told(
@@ -111,6 +195,53 @@ def meet_and_sum(lines, dim rank, int64_t number, told, parts, int64_t looks):
             chosen[x.type].sum_into_all(count, x.shape[1], start)
             stage += meet_done(first, step, count, rank, number, looks)
     return stage
+
+
+cdef bint staging_fits(object lines, object told, dim rank, dim step, Array *rows, Array *x, Array *out):
+    """Look in a moment whether everything is as `checks.staging` wants it; if not, that says what is wrong."""
+    if type(lines) is not ndarray or lines.dtype is not INT64 or type(told) is not ndarray or told.dtype is not INT64:
+        return False
+    cdef Py_buffer line, facts
+    PyObject_GetBuffer(lines, &line, PyBUF_STRIDES)
+    PyObject_GetBuffer(told, &facts, PyBUF_STRIDES)
+    cdef bint good = line.ndim == 2 and facts.ndim == 1 and not line.readonly
+    good = good and line.shape[0] == rows.shape[0] and line.strides[1] == 8 and facts.shape[0] + 2 <= line.shape[1]
+    good = good and (facts.shape[0] < 2 or facts.strides[0] == 8)
+    PyBuffer_Release(&line)
+    PyBuffer_Release(&facts)
+    good = good and rows.ndim == 2 and not rows.read_only and 0 < rows.shape[0] <= MAX_VECTORS and rows.shape[1] > 0
+    good = good and rows.strides[1] == 1 and rows.shape[1] * (8 if rows.type else 4) % 128 == 0
+    good = good and x.type == rows.type and out.type == rows.type and x.ndim == 1 and out.ndim == 1 and x.contiguous
+    good = good and out.contiguous and x.size == out.size and not out.read_only
+    return good and 0 <= rank < rows.shape[0] and step >= 0
+
+
+def sum_staged(lines, dim rank, int64_t number, told, scratch, x, out, dim step, int64_t looks):
+    """Sum all ranks' x through a scratch that they share, see reference.sum_staged."""
+    cdef Array rows, given, result
+    cdef Py_buffer line, facts
+    if not look(scratch, &rows) or not look(x, &given) or not look(out, &result) or not staging_fits(
+        lines, told, rank, step, &rows, &given, &result
+    ):
+        checks.staging("sum_staged", lines, rank, told, scratch, x, out, step, MAX_VECTORS)
+        look(scratch, &rows)
+        look(x, &given)
+        look(out, &result)
+    cdef dim itemsize = 8 if rows.type else 4
+    cdef staging s
+    s.scratch, s.row, s.block = rows.data, rows.strides[0] * itemsize, rows.shape[1] // 2 * itemsize
+    s.x, s.out, s.nbytes, s.rank, s.count = given.data, result.data, given.size * itemsize, rank, rows.shape[0]
+    PyObject_GetBuffer(lines, &line, PyBUF_STRIDES)
+    PyObject_GetBuffer(told, &facts, PyBUF_STRIDES)
+    cdef char *first = <char *>line.buf
+    cdef dim between = line.strides[0], known = facts.shape[0]
+    cdef int64_t *mine = <int64_t *>facts.buf
+    PyBuffer_Release(&line)
+    PyBuffer_Release(&facts)
+    with nogil:
+        step = staged_steps(
+            &s, first, between, number, mine, known, step, looks, itemsize, chosen[rows.type].sum_into_all)
+    return step
 
 
 cdef int64_t *number(str operation, object numbers, dim i, bint written) except NULL:

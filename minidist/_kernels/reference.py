@@ -437,3 +437,53 @@ def meet_and_sum(lines: Any, rank: int, number: int, told: Any, parts: Any, look
     sum_into_all(parts)
     store_release(lines[rank], 1, number)
     return COMPLETE if all(has_reached(line, 1, number, looks) for line in lines) else SUMMED
+
+
+def sum_staged(
+    lines: Any, rank: int, number: int, told: Any, scratch: Any, x: Any, out: Any, step: int, looks: int
+) -> int:
+    """Sum all ranks' x into their out through a scratch that they share, as far as it goes without a long wait.
+
+    lines, told: see meet_and_sum; only the first number of a line is used, and every meeting has a number of its own:
+    number, number + 1 ... scratch: (ranks, 2 blocks), a row for each rank. x, out: flat vectors, the same or apart.
+    step: 0 at first. Returns the step whose meeting is not over yet: call again from the next one when it is; the
+    number of blocks + 2 if all is done, and -1 if other ranks were told something else: then nothing is written.
+    """
+    checks.staging("sum_staged", lines, rank, told, scratch, x, out, step, MAX_VECTORS)
+    ranks, length = len(scratch), scratch.shape[1] // 2
+    blocks, cache_line = -(-x.size // length), 64 // x.itemsize
+
+    def pieces(t: int) -> list[tuple[slice, slice]]:
+        """Give for each rank where its piece of block t lies in the vector, and where in a row of the scratch."""
+        start, found = t * length, []
+        n = min(length, x.size - start)
+        each = -(-n // ranks)
+        share = -(-each // cache_line) * cache_line  # ranks write to different cache lines
+        for r in range(ranks):
+            begin, end = min(r * share, n), min((r + 1) * share, n)
+            place = t % 2 * length
+            found.append((slice(start + begin, start + end), slice(place + begin, place + end)))
+        return found
+
+    if step == 0:
+        lines[rank, 2 : 2 + len(told)] = told
+    others = [r for r in range(ranks) if r != rank]
+    for t in range(step, blocks + 2):
+        if t == 1 and (lines[:, 2 : 2 + len(told)] != told).any():
+            return -1
+        if t >= 2:
+            for r in others:
+                here, there = pieces(t - 2)[r]
+                out[here] = scratch[rank, there]
+        if 1 <= t <= blocks:
+            here, there = pieces(t - 1)[rank]
+            out[here] = x[here]
+            sum_into_all([out[here] if r == rank else scratch[r, there] for r in range(ranks)])
+        if t < blocks:
+            for r in others:
+                here, there = pieces(t)[r]
+                scratch[rank, there] = x[here]
+        store_release(lines[rank], 0, number + t)
+        if not all(has_reached(line, 0, number + t, looks) for line in lines):
+            return t
+    return blocks + 2

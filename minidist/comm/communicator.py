@@ -12,11 +12,11 @@ Here arguments are checked. How each collective works stands in `collectives.py`
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from minidist.comm import all_reduce, collectives, shared_memory, two_level
+from minidist.comm import all_reduce, collectives, shared_memory, staged, two_level
 from minidist.comm.arrays import as_array, check_out, cut, describe, is_plain
 from minidist.comm.channel import Channel
 from minidist.comm.core import PURPOSES
@@ -28,6 +28,8 @@ from minidist.comm.reductions import reduction
 
 class Communicator(PointToPoint):
     """A group of ranks that talk to each other. This one is `rank` of `size`."""
+
+    _staged: staged.Scratch | Literal[False] | None = False  # not made yet; None: cannot be had
 
     def all_reduce(
         self,
@@ -42,8 +44,9 @@ class Communicator(PointToPoint):
 
         x: same shape and dtype on every rank. out: filled and returned if given; may be x itself.
         algorithm: "naive", "tree", "recursive_doubling", "ring", "two_level" (within machines, then between them),
-        "mpi" for MPI's own, or "shared" for an array in memory from `allocate_shared` that is reduced in place
-        (out=x); by default chosen by place and size.
+        "mpi" for MPI's own, "staged" through memory that all ranks of one machine see (float32 or float64, "sum"), or
+        "shared" for an array in memory from `allocate_shared` that is reduced in place (out=x); by default chosen by
+        place and size. On all ranks: as in MPI, an all_reduce on one does not meet an iall_reduce on another.
         float16 is combined (and sent) as float32. Raises TypeError for a sum of bool.
         """
         begun = None
@@ -57,7 +60,7 @@ class Communicator(PointToPoint):
             begun = self._all_reduce_at_once(x, purpose)
             if begun is not None and begun.stage == shared_memory.COMPLETE:
                 return out
-        return self._iall_reduce(x, op, out, algorithm, purpose, begun).wait()
+        return self._iall_reduce(x, op, out, algorithm, purpose, begun, blocking=True).wait()
 
     def _all_reduce_at_once(self, x: Any, purpose: str) -> shared_memory.Begun | None:
         """Begin a sum in place without a request, which would take longer than a small sum; None: it is none."""
@@ -93,13 +96,18 @@ class Communicator(PointToPoint):
         algorithm: str | None,
         purpose: str,
         begun: shared_memory.Begun | None,
+        blocking: bool = False,
     ) -> Request:
         array = as_array(x)
         reduce_two = reduction(op, array.dtype)
-        if algorithm not in (None, "mpi", "shared", *all_reduce.ALGORITHMS):
+        if algorithm not in (None, "mpi", "shared", "staged", *all_reduce.ALGORITHMS):
             choices = ", ".join(map(repr, all_reduce.ALGORITHMS))
             raise ValueError(
-                f"algorithm is {algorithm!r}, expected None, 'shared', 'mpi' or one of {choices}"
+                f"algorithm is {algorithm!r}, expected None, 'shared', 'staged', 'mpi' or one of {choices}"
+            )
+        if algorithm == "staged" and (not blocking or op != "sum" or array.dtype.char not in "fd"):
+            raise ValueError(
+                "algorithm='staged' is for all_reduce, not iall_reduce, and sums float32 or float64"
             )
         if algorithm == "mpi" and self.transport != "mpi":
             raise ValueError("algorithm='mpi' needs MPI, and these ranks are threads: leave it out")
@@ -118,15 +126,37 @@ class Communicator(PointToPoint):
                 "x = comm.allocate_shared(n, dtype), and then comm.all_reduce(x, out=x)"
             )
 
+        scratch = None
+        if shared is None and self.size > 1 and not self.freed and blocking:
+            if algorithm == "staged" or (algorithm is None and staged.suits(self, array, op)):
+                scratch = self._scratch()
+            if algorithm == "staged" and scratch is None:
+                raise NotShared(
+                    f"the ranks of {self.name!r} cannot share memory, which algorithm='staged' needs"
+                )
+            if algorithm is None and scratch is not None and scratch.crowded:
+                scratch = None
+
         if algorithm is None and two_level.has_two_levels(self.nodes):
             algorithm = "two_level"
 
         def steps(channel: Channel) -> Steps:
             if shared is not None:
                 return shared_memory.all_reduce(channel, shared, array, op, reduce_two, begun)
+            if scratch is not None:
+                return staged.all_reduce(channel, scratch, self._collectives, array, out)
             return all_reduce.all_reduce(channel, array, op, reduce_two, out, algorithm)
 
         return self._collective("all_reduce", steps, purpose, array, reduction=op)
+
+    def _scratch(self) -> staged.Scratch | None:
+        """Give the scratch through which arrays are reduced; the first call, on all ranks at once, makes it."""
+        if self._staged is False:
+            quiet = Communicator(self.endpoint, self.name)  # has counters of its own, which nobody reads
+            quiet.progress, quiet._collectives = self.progress, self._collectives
+            self._staged = staged.make_scratch(quiet)
+            self._collectives = quiet._collectives
+        return self._staged or None
 
     def allocate_shared(self, n: int, dtype: Any = np.float64) -> np.ndarray:
         """Give this rank n numbers in memory that all ranks see, so that `all_reduce(x, out=x)` sends nothing.
@@ -272,7 +302,7 @@ class Communicator(PointToPoint):
         if self.parent is None:
             raise CommError(f"{self.name!r} was not split from another communicator and stays until the end")
         self.barrier(purpose="control")
-        self.freed = True
+        self.freed, self._staged = True, None
         self.endpoint.free()
 
     def alone(self, name: str) -> Communicator:

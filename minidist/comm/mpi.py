@@ -97,18 +97,30 @@ class _FromAnyone(_Message):
 
 
 class _Arrival:
-    """The moment when another rank's number in shared memory reaches ours."""
+    """The moment when another rank's number in shared memory reaches ours.
+
+    A rank that gives an array of another size may send it instead, and would wait for ours: so both are told.
+    """
 
     source, count = -1, 0
 
-    def __init__(self, numbers: np.ndarray, place: int, number: int, peer: int) -> None:
+    def __init__(
+        self, numbers: np.ndarray, place: int, number: int, peer: int, private: MPI.Comm, rank: int, tag: int
+    ) -> None:
         self._numbers, self._place, self._number = numbers, place, number
+        self._private, self._rank, self._tag = private, rank, tag
         self.peer: int | None = peer
         self.done = False
 
     def test(self) -> bool:
         """Say whether that rank has come."""
         self.done = kernels.has_reached(self._numbers, self._place, self._number)
+        if not self.done and self._private.Iprobe(self._rank, self._tag):
+            self._private.Isend(np.empty(0, np.uint8), self._rank, self._tag)
+            raise MessageMismatch(
+                f"rank {self._rank} sends what this rank reduces in shared memory: do all ranks give arrays of the "
+                "same shape and dtype, and call the same function?"
+            )
         return self.done
 
 
@@ -161,7 +173,7 @@ class Endpoint:
         """Store our number, and wait for those of others that have not come in a moment: no message is sent."""
         kernels.store_release(numbers[self.rank], place, number)
         return [
-            _Arrival(numbers[rank], place, number, member)
+            _Arrival(numbers[rank], place, number, member, self.private, rank, tag)
             for rank, member in enumerate(self.members)
             if rank != self.rank and not kernels.has_reached(numbers[rank], place, number, self.looks)
         ]

@@ -64,7 +64,7 @@ def all_reduce(
         return Traffic()
     if algorithm == "shared":  # reads of the others' piece, and writes to it
         return Traffic(2 * (size - 1), 2 * (size - 1) * even(n, size)[rank] * itemsize)
-    if algorithm == "ring":
+    if algorithm in ("ring", "staged"):
         blocks = [even(block.stop - block.start, size) for block in ring_blocks(n, itemsize, size)]
         # The reduce-scatter passes on every piece but the own one, the all-gather every piece but the next rank's.
         kept = sum(pieces[rank] + pieces[(rank + 1) % size] for pieces in blocks) * itemsize

@@ -161,3 +161,45 @@ def test_numbers_that_are_none_are_refused(kernels):
     for place in (-1, 4):
         with pytest.raises(IndexError, match=f"place {place} is out of range, numbers has 4"):
             kernels.has_reached(np.zeros(4, np.int64), place, 0)
+
+
+def test_ranks_that_take_turns_sum_through_a_scratch_step_by_step(kernels, dtype):
+    lines, scratch, told = np.zeros((3, 8), np.int64), np.zeros((3, 2 * 96), dtype), np.array([7, 8])
+    for number, n in ((100, 0), (200, 1), (300, 96), (400, 500)):
+        given = [np.random.default_rng(rank).normal(size=n).astype(dtype) for rank in range(3)]
+        expected = given[0] + given[1] + given[2]
+        results = [np.zeros(n, dtype), given[1], np.zeros(n, dtype)]  # rank 1 sums in place
+        for step in range(-(-n // 96) + 2):
+            for rank in range(3):
+                x, out = given[rank], results[rank]
+                assert kernels.sum_staged(lines, rank, number, told, scratch, x, out, step, 0) == step
+            assert lines[:, 0].tolist() == [number + step] * 3
+        assert [result.tobytes() for result in results] == [expected.tobytes()] * 3
+
+
+def test_ranks_that_were_told_something_else_sum_nothing(kernels, dtype):
+    lines, scratch = np.zeros((2, 8), np.int64), np.zeros((2, 64), dtype)
+    x, out = np.ones(40, dtype), np.zeros(40, dtype)
+    assert kernels.sum_staged(lines, 0, 10, np.array([1]), scratch, x, out, 0, 1) == 0
+    lines[1, [0, 2]] = 99, 2
+    assert kernels.sum_staged(lines, 0, 10, np.array([1]), scratch, x, out, 1, 1) == -1
+    assert not out.any()
+    lines[1, 2] = 1
+    assert kernels.sum_staged(lines, 0, 10, np.array([1]), scratch, x, out, 1, 1) == 4
+
+
+def test_what_cannot_be_summed_through_a_scratch_is_refused(kernels):
+    lines, scratch, told = np.zeros((2, 8), np.int64), np.zeros((2, 64), np.float32), np.zeros(1, np.int64)
+    x, out = np.zeros(9, np.float32), np.zeros(9, np.float32)
+    fixed = np.zeros(9, np.float32)
+    fixed.flags.writeable = False
+    for error, words, arguments in (
+        (ValueError, "x is float64", (lines, 0, 1, told, scratch, np.zeros(9), out, 0, 1)),
+        (ValueError, r"out is float32 \(8,\)", (lines, 0, 1, told, scratch, x, out[:8], 0, 1)),
+        (ValueError, "out is written", (lines, 0, 1, told, scratch, x, fixed, 0, 1)),
+        (ValueError, "two blocks of whole cache lines", (lines, 0, 1, told, scratch[:, :40], x, out, 0, 1)),
+        (IndexError, "step is -1", (lines, 0, 1, told, scratch, x, out, -1, 1)),
+        (IndexError, "rank 2 is out of range", (lines, 2, 1, told, scratch, x, out, 0, 1)),
+    ):
+        with pytest.raises(error, match=words):
+            kernels.sum_staged(*arguments)
