@@ -65,9 +65,9 @@ struct kernels {
     void (*softmax)(dim rows, dim n, const void *x, void *y);
     void (*softmax_backward)(dim rows, dim n, const void *grad, const void *y, void *dx);
     void (*cross_entropy)(dim rows, dim classes, const void *logits, const int64_t *labels, void *losses,
-                          double *log_sum_exp);
-    void (*cross_entropy_backward)(dim rows, dim classes, const void *logits, const int64_t *labels,
-                                   const double *log_sum_exp, const void *grad_losses, void *dlogits);
+                          double *sums, void *exponentials);
+    void (*cross_entropy_backward)(dim rows, dim classes, const void *exponentials, const int64_t *labels,
+                                   const double *sums, const void *grad_losses, void *dlogits);
     void (*layer_norm)(dim rows, dim d, const void *x, const void *gain, const void *bias, double eps, void *y,
                        void *mean, void *rstd);
     int (*layer_norm_backward)(dim rows, dim d, const void *grad, const void *x, const void *gain, const void *mean,

@@ -141,33 +141,35 @@ def softmax_backward(grad: Any, y: Any) -> np.ndarray:
     return y * (grad - (grad * y).sum(axis=-1, keepdims=True))
 
 
-def cross_entropy(logits: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Compute -log softmax(logits)[label] of each row: (n, c), (n,) -> losses (n,), log_sum_exp (n,).
+def cross_entropy(
+    logits: Any, labels: Any, gradient: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Compute -log softmax(logits)[label] of each row: (n, c), (n,) -> losses (n,), sums (n,), exponentials (n, c).
 
-    `log_sum_exp` is float64 whatever the logits are: beside logits of 1e8, float32 would lose the 0.69 that
-    tells one class from two. The loss never meets the large numbers: both are taken relative to the row's largest.
+    The exponentials and their sums are for backward; without `gradient` there are none. All is relative to the
+    row's largest logit: beside logits of 1e8, float32 would lose the 0.69 that tells one class from two.
     """
     (logits,) = checks.floats("cross_entropy", logits=logits)
     n, c = checks.matrix("cross_entropy", "logits", logits)
     labels = checks.labels("cross_entropy", labels, n, c)
-    top = logits.max(axis=1, initial=-np.inf)  # (n,)
     with np.errstate(invalid="ignore", divide="ignore"):
-        shifted = logits - top[:, None]  # (n, c)
-        log_sum = np.log(np.exp(shifted).sum(axis=1))
-        losses = log_sum - shifted[np.arange(n), labels]
-        return losses, top.astype(np.float64) + log_sum
+        shifted = logits - logits.max(axis=1, initial=-np.inf)[:, None]  # (n, c)
+        exponentials = np.exp(shifted)
+        sums = exponentials.sum(axis=1)
+        losses = np.log(sums) - shifted[np.arange(n), labels]
+    return losses, sums.astype(np.float64), exponentials if gradient else None
 
 
-def cross_entropy_backward(logits: Any, labels: Any, log_sum_exp: Any, grad_losses: Any) -> np.ndarray:
+def cross_entropy_backward(exponentials: Any, labels: Any, sums: Any, grad_losses: Any) -> np.ndarray:
     """Compute the gradient of the logits, (softmax(logits) - one_hot(labels)) * grad_losses[:, None]: (n, c)."""
-    logits, grad_losses = checks.floats("cross_entropy_backward", logits=logits, grad_losses=grad_losses)
-    n, c = checks.matrix("cross_entropy_backward", "logits", logits)
-    labels = checks.labels("cross_entropy_backward", labels, n, c)
-    (log_sum_exp,) = checks.floats("cross_entropy_backward", log_sum_exp=log_sum_exp)
-    checks.shape("cross_entropy_backward", "log_sum_exp", log_sum_exp, (n,), "one per row of logits")
-    checks.shape("cross_entropy_backward", "grad_losses", grad_losses, (n,), "one per row of logits")
-    with np.errstate(invalid="ignore"):
-        result = np.exp((logits - log_sum_exp[:, None]).astype(logits.dtype))
+    operation = "cross_entropy_backward"
+    exponentials, grad_losses = checks.floats(operation, exponentials=exponentials, grad_losses=grad_losses)
+    n, c = checks.matrix(operation, "exponentials", exponentials)
+    labels = checks.labels(operation, labels, n, c)
+    (sums,) = checks.floats(operation, sums=sums)
+    checks.shape(operation, "sums", sums, (n,), "one per row of exponentials")
+    checks.shape(operation, "grad_losses", grad_losses, (n,), "one per row of exponentials")
+    result = exponentials / sums[:, None].astype(exponentials.dtype)
     result[np.arange(n), labels] -= 1
     result *= grad_losses[:, None]
     return result

@@ -56,32 +56,41 @@ static void NAME(softmax_backward)(dim rows, dim n, const void *grad, const void
     }
 }
 
+/* Where `exponentials` is given, backward will not have to compute them again. Some rows go together, step by step: each
+ * step of a row ends by waiting for its last additions, and meanwhile the processor begins with the next row's. */
+#define TOGETHER ((dim)8)
+
 static void NAME(cross_entropy)(
-    dim rows, dim classes, const void *logits, const int64_t *labels, void *losses, double *log_sum_exp)
+    dim rows, dim classes, const void *logits, const int64_t *labels, void *losses, double *sums, void *exponentials)
 {
     const real *x = logits;
-    real *loss = losses;
-    for (dim r = 0; r < rows; r++, x += classes) {
-        const real top = NAME(row_max)(x, classes);
-        const double log_sum = log(NAME(exponentials)(x, classes, top, NULL));
-        loss[r] = (real)(log_sum - (x[labels[r]] - top)); /* relative to the largest: 1e8 and 0.69 never meet */
-        log_sum_exp[r] = top + log_sum;
+    real *loss = losses, *e = exponentials;
+    for (dim start = 0; start < rows; start += TOGETHER) {
+        const dim end = MIN(rows, start + TOGETHER);
+        real top[TOGETHER];
+        for (dim r = start; r < end; r++) top[r - start] = NAME(row_max)(x + r * classes, classes);
+        for (dim r = start; r < end; r++)
+            sums[r] = NAME(exponentials)(x + r * classes, classes, top[r - start], e ? e + r * classes : NULL);
+        for (dim r = start; r < end; r++) /* relative to the largest: 1e8 and 0.69 never meet */
+            loss[r] = (real)(log(sums[r]) - (x[r * classes + labels[r]] - top[r - start]));
     }
 }
 
+/* From the last row to the first: what forward wrote last is still in the cache. */
 static void NAME(cross_entropy_backward)(
-    dim rows, dim classes, const void *logits, const int64_t *labels, const double *log_sum_exp,
-    const void *grad_losses, void *result)
+    dim rows, dim classes, const void *exponentials, const int64_t *labels, const double *sums, const void *grad_losses,
+    void *result)
 {
-    const real *x = logits, *grad = grad_losses;
-    real *dx = result;
-    for (dim r = 0; r < rows; r++, x += classes, dx += classes) {
-        const real near = (real)log_sum_exp[r], rest = (real)(log_sum_exp[r] - near), g = grad[r];
+    const real *grad = grad_losses;
+    for (dim r = rows - 1; r >= 0; r--) {
+        const real *restrict e = (const real *)exponentials + r * classes;
+        real *restrict dx = (real *)result + r * classes;
+        const double share = grad[r] / sums[r];
         for (dim i = 0; i < classes; i += LANES) {
             const dim part = MIN(LANES, classes - i);
-            store_some(dx + i, g * exponential(some(x + i, part) - near - rest), part);
+            store_some(dx + i, some(e + i, part) * (real)share, part);
         }
-        dx[labels[r]] -= g;
+        dx[labels[r]] = (real)(e[labels[r]] * share - grad[r]); /* in float64: of nearly equal numbers little is left */
     }
 }
 

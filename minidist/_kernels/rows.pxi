@@ -81,7 +81,7 @@ cdef object take_labels(str operation, object labels, dim n, dim classes):
     return checks.labels(operation, labels, n, classes)
 
 
-def cross_entropy(logits, labels):
+def cross_entropy(logits, labels, bint gradient=True):
     """Compute -log softmax(logits)[label] of each row, see reference.cross_entropy."""
     cdef Array a
     logits = take_rows("cross_entropy", "logits", logits, &a)
@@ -89,36 +89,39 @@ def cross_entropy(logits, labels):
         checks.matrix("cross_entropy", "logits", logits)
     labels = take_labels("cross_entropy", labels, a.shape[0], a.shape[1])
     cdef char *loss
-    cdef char *log_sum
-    losses, log_sum_exp = new(a.shape[0], a.type, &loss), new(a.shape[0], 1, &log_sum)
+    cdef char *total
+    cdef char *e = NULL
+    losses, sums, exponentials = new(a.shape[0], a.type, &loss), new(a.shape[0], 1, &total), None
+    if gradient:
+        exponentials = new((a.shape[0], a.shape[1]), a.type, &e)
     cdef char *label = address(labels)
     with nogil:
-        chosen[a.type].cross_entropy(a.shape[0], a.shape[1], a.data, <int64_t *>label, loss, <double *>log_sum)
-    return losses, log_sum_exp
+        chosen[a.type].cross_entropy(a.shape[0], a.shape[1], a.data, <int64_t *>label, loss, <double *>total, e)
+    return losses, sums, exponentials
 
 
-def cross_entropy_backward(logits, labels, log_sum_exp, grad_losses):
+def cross_entropy_backward(exponentials, labels, sums, grad_losses):
     """Compute the gradient of the logits, see reference.cross_entropy_backward."""
-    cdef Array a, l, g
+    cdef Array a, s, g
     operation = "cross_entropy_backward"
-    logits = take_rows(operation, "logits", logits, &a)
+    exponentials = take_rows(operation, "exponentials", exponentials, &a)
     grad_losses = take_rows(operation, "grad_losses", grad_losses, &g)
     if a.type != g.type:
-        checks.floats(operation, logits=logits, grad_losses=grad_losses)
+        checks.floats(operation, exponentials=exponentials, grad_losses=grad_losses)
     if a.ndim != 2:
-        checks.matrix(operation, "logits", logits)
+        checks.matrix(operation, "exponentials", exponentials)
     labels = take_labels(operation, labels, a.shape[0], a.shape[1])
-    log_sum_exp = take_rows(operation, "log_sum_exp", log_sum_exp, &l)
-    need(operation, "log_sum_exp", log_sum_exp, (a.shape[0],), "one per row of logits")
-    need(operation, "grad_losses", grad_losses, (a.shape[0],), "one per row of logits")
-    if l.type == 0:
-        log_sum_exp = take_rows(operation, "log_sum_exp", log_sum_exp.astype(np.float64), &l)
+    sums = take_rows(operation, "sums", sums, &s)
+    need(operation, "sums", sums, (a.shape[0],), "one per row of exponentials")
+    need(operation, "grad_losses", grad_losses, (a.shape[0],), "one per row of exponentials")
+    if s.type == 0:
+        sums = take_rows(operation, "sums", sums.astype(np.float64), &s)
     cdef char *to
     dlogits = new((a.shape[0], a.shape[1]), a.type, &to)
     cdef char *label = address(labels)
     with nogil:
         chosen[a.type].cross_entropy_backward(
-            a.shape[0], a.shape[1], a.data, <int64_t *>label, <double *>l.data, g.data, to)
+            a.shape[0], a.shape[1], a.data, <int64_t *>label, <double *>s.data, g.data, to)
     return dlogits
 
 

@@ -38,9 +38,9 @@ cdef extern from "kernels.h":
         void (*softmax_backward)(dim rows, dim n, const void *grad, const void *y, void *dx) noexcept nogil
         void (*cross_entropy)(
             dim rows, dim classes, const void *logits, const int64_t *labels, void *losses,
-            double *log_sum_exp) noexcept nogil
+            double *sums, void *exponentials) noexcept nogil
         void (*cross_entropy_backward)(
-            dim rows, dim classes, const void *logits, const int64_t *labels, const double *log_sum_exp,
+            dim rows, dim classes, const void *exponentials, const int64_t *labels, const double *sums,
             const void *grad_losses, void *dlogits) noexcept nogil
         void (*layer_norm)(
             dim rows, dim d, const void *x, const void *gain, const void *bias, double eps, void *y, void *mean,

@@ -14,7 +14,7 @@ from minidist import _kernels as kernels
 from minidist.autograd.operands import operands
 from minidist.autograd.ops_elementwise import multiply
 from minidist.autograd.ops_linear import rows
-from minidist.autograd.tape import direct, joint, keep, record
+from minidist.autograd.tape import direct, joint, keep, record, will_record
 from minidist.autograd.tensor import Array, Tensor
 from minidist.random import uniform
 
@@ -32,20 +32,20 @@ def cross_entropy(logits: Any, labels: Any, count: float) -> Tensor:
             f"cross_entropy divides by the number of examples in the global batch, got count={count}"
         )
     labels = np.array(labels.data if isinstance(labels, Tensor) else labels)  # copied: may be refilled
-    shape, logits_saved = logits.shape, keep(logits)
+    shape = logits.shape
     if labels.shape != shape[:-1]:
         raise ValueError(
             f"cross_entropy needs one label for each example: {shape[:-1]} of them, got {labels.shape}"
         )
     labels = labels.reshape(-1)  # (n,)
-    losses, log_sums = kernels.cross_entropy(rows(logits.data), labels)  # (n,), (n,)
+    losses, sums, exponentials = kernels.cross_entropy(rows(logits.data), labels, will_record(logits))
     loss = kernels.sum(losses)
     loss.fill(loss.item() / count)
 
     def gradient(g: Array) -> Array:
         each = np.empty_like(losses)  # (n,)
         each.fill(g.item() / count)
-        return kernels.cross_entropy_backward(rows(logits_saved()), labels, log_sums, each).reshape(shape)
+        return kernels.cross_entropy_backward(exponentials, labels, sums, each).reshape(shape)
 
     return record(loss, (logits, gradient))
 

@@ -142,6 +142,11 @@ def keep(tensor: Tensor) -> Callable[[], Array]:
     return reread
 
 
+def will_record(*inputs: Tensor) -> bool:
+    """Say whether an operation on these will be recorded, so that it pays to save something for its gradient."""
+    return _recording.get() and any(tensor.requires_grad for tensor in inputs)
+
+
 def record(data: Any, *inputs: tuple[Tensor, Any], before: Gradient | None = None) -> Tensor:
     """Make the output of an operation: its array, and for each input (tensor, gradient function).
 

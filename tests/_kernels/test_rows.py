@@ -45,11 +45,11 @@ def test_softmax_at_the_edges(kernels, dtype):
 
 
 def exponential(kernels, x):
-    """exp(x) as the kernels compute it: a gradient of cross entropy with 0 for log_sum_exp, beside a label."""
-    n = x.size
-    logits = np.stack([x, np.zeros_like(x)], axis=1)
-    labels, zeros, ones = np.ones(n, np.int64), np.zeros(n), np.ones(n, x.dtype)
-    return kernels.cross_entropy_backward(logits, labels, zeros, ones)[:, 0]
+    """exp(x) as the kernels compute it: what attention at one position, with 0 for log_sum_exp, multiplies v's by."""
+    q = x.reshape(-1, 1, 1, 1)
+    ones, zeros = np.ones_like(q), np.zeros_like(q)
+    with np.errstate(invalid="ignore"):  # the gradient of k may be 0 * inf
+        return kernels.attention_backward(ones, q, ones, zeros, zeros, zeros[..., 0])[2].reshape(-1)
 
 
 def test_the_exponential_is_within_one_and_a_half_units_in_the_last_place(kernels, dtype):
@@ -96,27 +96,52 @@ def test_cross_entropy_and_its_gradient_equal_float64_in_every_layout(kernels, l
     expected[np.arange(n), labels] -= 1
     expected *= grad[:, None]
     for (_, logits), (_, g) in zip(layouts(x), layouts(grad), strict=True):
-        losses, got = kernels.cross_entropy(logits, labels)
+        losses, sums, exponentials = kernels.cross_entropy(logits, labels)
         close(losses, log_sum_exp - wide[np.arange(n), labels], x.dtype)
-        assert got.dtype == np.float64
-        np.testing.assert_allclose(got, log_sum_exp, atol=30 * np.finfo(x.dtype).eps)
-        close(kernels.cross_entropy_backward(logits, labels, got, g), expected, x.dtype)
+        close(exponentials, np.exp(wide - wide.max(axis=1, keepdims=True, initial=-1e300)), x.dtype)
+        assert sums.dtype == np.float64
+        np.testing.assert_allclose(sums, exponentials.sum(axis=1), rtol=30 * np.finfo(x.dtype).eps)
+        before = exponentials.copy()
+        close(kernels.cross_entropy_backward(exponentials, labels, sums, g), expected, x.dtype)
+        np.testing.assert_array_equal(exponentials, before)  # for a second backward
+        alone = kernels.cross_entropy(logits, labels, gradient=False)
+        np.testing.assert_array_equal(alone[0], losses)
+        assert alone[2] is None
+    for _, e in layouts(exponentials):
+        close(kernels.cross_entropy_backward(e, labels, sums, grad), expected, x.dtype)
+
+
+def test_a_sure_class_keeps_what_little_gradient_it_has(kernels):
+    logits, labels = np.array([[0, -10, -11]], np.float32), np.array([0])
+    _, sums, exponentials = kernels.cross_entropy(logits, labels)
+    got = kernels.cross_entropy_backward(exponentials, labels, sums, np.ones(1, np.float32))
+    expected = softmax(logits.astype(np.float64)) - [[1, 0, 0]]
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-7)
+    assert got[0, 0] < 0
+
+
+def test_infinite_logits_have_no_loss_and_no_gradient(kernels, dtype):
+    logits = np.array([[np.inf, 0, 1], [-np.inf, -np.inf, -np.inf], [0, np.nan, 1]], dtype)
+    labels = np.array([0, 1, 2])
+    losses, sums, exponentials = kernels.cross_entropy(logits, labels)
+    assert np.isnan(losses).all()
+    assert np.isnan(kernels.cross_entropy_backward(exponentials, labels, sums, np.ones(3, dtype))).all()
 
 
 def test_equal_logits_of_any_size_cost_the_log_of_their_number(kernels, dtype):
     logits, labels = np.full((2, 2), 1e8, dtype), np.array([0, 1])
-    losses, log_sum_exp = kernels.cross_entropy(logits, labels)
+    losses, sums, exponentials = kernels.cross_entropy(logits, labels)
     np.testing.assert_allclose(losses, 0.693147, atol=1e-6)
-    gradient = kernels.cross_entropy_backward(logits, labels, log_sum_exp, np.ones(2, dtype))
+    gradient = kernels.cross_entropy_backward(exponentials, labels, sums, np.ones(2, dtype))
     np.testing.assert_allclose(gradient, [[-0.5, 0.5], [0.5, -0.5]], atol=1e-6)
 
 
 def test_masked_logits_get_no_probability_and_no_gradient(kernels, dtype):
     logits = np.array([[-np.inf, 0, 0], [-np.inf, 5, -np.inf]], dtype)
     labels = np.array([1, 1])
-    losses, log_sum_exp = kernels.cross_entropy(logits, labels)
+    losses, sums, exponentials = kernels.cross_entropy(logits, labels)
     np.testing.assert_allclose(losses, [np.log(2), 0], atol=1e-6)
-    gradient = kernels.cross_entropy_backward(logits, labels, log_sum_exp, np.ones(2, dtype))
+    gradient = kernels.cross_entropy_backward(exponentials, labels, sums, np.ones(2, dtype))
     np.testing.assert_allclose(gradient, [[0, -0.5, 0.5], [0, 0, 0]], atol=1e-6)
     assert kernels.cross_entropy(logits, np.array([0, 1]))[0][0] == np.inf
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from minidist.autograd import Tensor, ops
+from minidist import _kernels as kernels
+from minidist.autograd import Tensor, no_grad, ops
 
 
 def gradient(function, x, dtype=np.float64):
@@ -136,6 +137,23 @@ def test_cross_entropy_is_the_sum_over_its_examples_divided_by_the_global_count(
     assert sum(cut) == pytest.approx(whole, rel=1e-14)
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     assert whole == pytest.approx(-np.log(probabilities[np.arange(7), labels]).mean())
+
+
+def test_cross_entropy_can_go_back_twice_and_saves_nothing_without_a_tape(monkeypatch):
+    logits = Tensor(np.random.default_rng(0).normal(size=(4, 3)), requires_grad=True)
+    loss = ops.cross_entropy(logits, [0, 1, 2, 0], 4)
+    loss.backward()
+    once = logits.grad.copy()
+    loss.backward()
+    np.testing.assert_array_equal(logits.grad, 2 * once)
+
+    asked, computed = [], kernels.cross_entropy
+    monkeypatch.setattr(kernels, "cross_entropy", lambda *a: asked.append(a[-1]) or computed(*a))
+    with no_grad():
+        assert ops.cross_entropy(logits, [0, 1, 2, 0], 4).item() == loss.item()
+    ops.cross_entropy(logits.data, [0, 1, 2, 0], 4)
+    ops.cross_entropy(logits, [0, 1, 2, 0], 4)
+    assert asked == [False, False, True]
 
 
 def test_broadcast_gradients_have_the_shape_of_the_input():
