@@ -37,37 +37,59 @@
 #define EXP_OVER 670
 #endif
 
-/* exp(x) 2^lift, where neither 2^(n + lift) nor the result may be subnormal. From 2^(bias + 1) on it is inf. */
+/* exp(x) 2^lift, where neither 2^(n + lift) nor the result may be subnormal. From 2^(bias + 1) on it is inf.
+ * Of `count` vectors, 1 or 2: each step waits four cycles for the one before, and two in turn keep the processor busier.
+ */
+static inline ALWAYS_INLINE void NAME(lifted_exponentials)(const int count, vec *x, const int lift)
+{
+#define EACH UNROLL for (int v = 0; v < count; v++)
+#define TERM(factor) EACH q[v] = q[v] * r[v] + (real)(factor)
+    vec shifted[2], r[2], q[2];
+    EACH shifted[v] = x[v] * LOG2_E + (ROUNDER + lift);
+    EACH q[v] = shifted[v] - (ROUNDER + lift); /* n */
+    EACH r[v] = x[v] - q[v] * LN2_HIGH;
+    EACH r[v] = r[v] - q[v] * LN2_LOW;
+    if (REAL_BYTES == 8) { /* the series: r^2/2! + r^3/3! + ... + r^13/13! */
+        EACH q[v] = r[v] * (real)(1.0 / 6227020800) + (real)(1.0 / 479001600);
+        TERM(1.0 / 39916800);
+        TERM(1.0 / 3628800);
+        TERM(1.0 / 362880);
+        TERM(1.0 / 40320);
+        TERM(1.0 / 5040);
+        TERM(1.0 / 720);
+        TERM(1.0 / 120);
+        TERM(1.0 / 24);
+        TERM(1.0 / 6);
+        TERM(1.0 / 2);
+    } else { /* one power less than the series needs: these numbers spread its error, 3e-9, over all |r| <= 0.35 */
+        EACH q[v] = r[v] * (real)0.001381454884 + (real)0.008368745271;
+        TERM(0.04166839061);
+        TERM(0.166665204);
+        TERM(0.4999999343);
+    }
+    TERM(1);
+    TERM(1);
+    EACH x[v] = q[v] * (vec)((lanes_mask)shifted[v] << MANTISSA_BITS);
+#undef EACH
+#undef TERM
+}
+
 static inline ALWAYS_INLINE vec NAME(lifted_exponential)(vec x, const int lift)
 {
-    const vec shifted = x * LOG2_E + (ROUNDER + lift), n = shifted - (ROUNDER + lift);
-    const vec r = (x - n * LN2_HIGH) - n * LN2_LOW;
-    vec q;
-    if (REAL_BYTES == 8) { /* the series: r^2/2! + r^3/3! + ... + r^13/13! */
-        q = r * (real)(1.0 / 6227020800) + (real)(1.0 / 479001600);
-        q = q * r + (real)(1.0 / 39916800);
-        q = q * r + (real)(1.0 / 3628800);
-        q = q * r + (real)(1.0 / 362880);
-        q = q * r + (real)(1.0 / 40320);
-        q = q * r + (real)(1.0 / 5040);
-        q = q * r + (real)(1.0 / 720);
-        q = q * r + (real)(1.0 / 120);
-        q = q * r + (real)(1.0 / 24);
-        q = q * r + (real)(1.0 / 6);
-        q = q * r + (real)(1.0 / 2);
-    } else { /* one power less than the series needs: these numbers spread its error, 3e-9, over all |r| <= 0.35 */
-        q = r * (real)0.001381454884 + (real)0.008368745271;
-        q = q * r + (real)0.04166839061;
-        q = q * r + (real)0.166665204;
-        q = q * r + (real)0.4999999343;
-    }
-    const vec power = (vec)((lanes_mask)shifted << MANTISSA_BITS);
-    return ((q * r + 1) * r + 1) * power;
+    NAME(lifted_exponentials)(1, &x, lift);
+    return x;
 }
 
 static inline ALWAYS_INLINE vec NAME(exponential)(vec x)
 {
     return NAME(lifted_exponential)(greater(every(EXP_UNDER), x), LIFT_BITS) * (1 / LIFT);
+}
+
+static inline ALWAYS_INLINE void NAME(two_exponentials)(vec *x)
+{
+    for (int v = 0; v < 2; v++) x[v] = greater(every(EXP_UNDER), x[v]);
+    NAME(lifted_exponentials)(2, x, LIFT_BITS);
+    for (int v = 0; v < 2; v++) x[v] *= 1 / LIFT;
 }
 #define exponential NAME(exponential)
 

@@ -12,7 +12,15 @@ static inline ALWAYS_INLINE double NAME(exponentials)(const real *x, dim n, real
     for (dim start = 0; start < n; start += SLICE) {
         const dim end = MIN(n, start + SLICE);
         vec sum = {0};
-        for (dim i = start; i < end; i += LANES) {
+        dim i = start;
+        for (; i + 2 * LANES <= end; i += 2 * LANES) {
+            vec e[2] = {load(x + i) - top, load(x + i + LANES) - top};
+            NAME(two_exponentials)(e);
+            sum += e[0];
+            sum += e[1];
+            if (y) store(y + i, e[0]), store(y + i + LANES, e[1]);
+        }
+        for (; i < end; i += LANES) {
             const dim part = MIN(LANES, end - i);
             const vec e = exponential(some_or(x + i, part, -INFINITY) - top);
             sum += e;
