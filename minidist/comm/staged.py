@@ -51,10 +51,8 @@ class Scratch:
     """Two blocks for each rank, and a line to meet by; memory that all ranks of a communicator see."""
 
     def __init__(self, memory: np.ndarray, looks: int, crowded: bool) -> None:
-        self.looks, self.crowded = (
-            looks,
-            crowded,
-        )  # crowded: ranks that meet wait for each other's turn on a core
+        self.looks = looks
+        self.crowded = crowded  # ranks that meet then wait for each other's turn on a core
         self.lines = memory[:, :LINE].view(np.int64)  # (ranks, 8)
         self.numbers = list(self.lines)
         blocks = memory[:, -2 * BLOCK :]  # (ranks, 2 blocks)
