@@ -2,7 +2,15 @@
 
 import pytest
 
-FIRST = ("train/test_command", "comm/test_leaving", "testing/test_plugin", "launch/", "modes/", "comm/", "train/")
+FIRST = (
+    "train/test_command",
+    "comm/test_leaving",
+    "testing/test_plugin",
+    "launch/",
+    "modes/",
+    "comm/",
+    "train/",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

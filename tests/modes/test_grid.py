@@ -229,7 +229,7 @@ def cases(count: int, seed: int = 0) -> Iterator[Case]:
             yield case
 
 
-SAMPLE = list(cases(int(os.environ.get("MINIDIST_GRID", "40"))))
+SAMPLE = list(cases(int(os.environ.get("MINIDIST_GRID", "32"))))
 
 
 @pytest.mark.parametrize("case", SAMPLE, ids=str)

@@ -198,7 +198,7 @@ CASES = [(4, f"{HALF_SHARED} {MODELS['gpt']}", 2)]
 # Of fewer microbatches, more chunks are alive.
 SHORT_LAST = "--mesh pipe=2 --batch 4 --epochs 1 --schedule interleaved --microbatches 5 --optimizer sgd"
 CASES += [(2, f"{SHORT_LAST} {MODELS['mlp']}", 1)]
-CASES += [draw(random.Random(seed)) for seed in range(int(os.environ.get("MINIDIST_GRID", "60")))]
+CASES += [draw(random.Random(seed)) for seed in range(int(os.environ.get("MINIDIST_GRID", "50")))]
 
 
 @pytest.mark.parametrize(("ranks", "words", "machines"), CASES)
