@@ -33,7 +33,7 @@ from minidist.comm import Mesh, NotShared, Request
 from minidist.nn.flat import Bucket, Group, cut_into_buckets
 from minidist.optim import Optimizer
 from minidist.sync import clipping
-from minidist.sync.seam import Sync
+from minidist.sync.seam import InOrder, Sync, start_equal
 
 # A bucket should be large enough that its all-reduce is limited by bandwidth and small enough that the first one
 # leaves early. PyTorch's default is 25 MB, for models a hundred times larger than ours.
@@ -63,25 +63,21 @@ class DataParallel(Sync):
         self.clip_norm = clip_norm
         self.groups = groups
         self.buckets = cut_into_buckets(groups, bytes_per_bucket)
-        self._ready: set[int] = set()  # indices of buckets that are final but not launched
-        self._next = 0  # the bucket whose turn it is
+        self._order = InOrder(self.buckets)
         self._requests: dict[int, Request] = {}  # by bucket
         self.shared = False  # whether the gradients live in memory that all ranks see
         # A tied weight, say, has a gradient that is still a partial sum over two stages of the pipeline: that sum and
         # the one over the replicas are one all-reduce.
-        self.comms = [mesh.comm(*group.axes) for group in groups]
-        self._comm_of = dict(zip(map(id, groups), self.comms, strict=True))
+        self._comms = [mesh.comm(*bucket.group.axes) for bucket in self.buckets]
         if shared_memory is not False:
-            self._share_gradients(groups, required=bool(shared_memory))
-        for group, comm in zip(groups, self.comms, strict=True):
-            # Replicas start equal, however they were built.
-            comm.broadcast(group.weights, root=0, purpose="weights")
-            group.updated()
+            self._share_gradients(required=bool(shared_memory))
+        start_equal(mesh, groups)
 
-    def _share_gradients(self, groups: Sequence[Group], required: bool) -> None:
+    def _share_gradients(self, required: bool) -> None:
         """Move the gradients to where all ranks see them; the same happens on every rank."""
         try:
-            for group, comm in zip(groups, self.comms, strict=True):
+            for group in self.groups:
+                comm = self.mesh.comm(*group.axes)
                 if group.gradients is not None and comm.size > 1:
                     group.move_gradients(comm.allocate_shared)
                     self.shared = True
@@ -93,14 +89,11 @@ class DataParallel(Sync):
 
     def gradient_ready(self, bucket: Bucket) -> None:
         """Launch every bucket that is ready and whose turn it is; what one rank has alone needs no sum."""
-        self._ready.add(bucket.index)
-        while self._next in self._ready:
-            due = self.buckets[self._next]
-            comm = self._comm_of[id(due.group)]
+        for due in self._order.ready(bucket):
+            comm = self._comms[due.index]
             if comm.size > 1:
                 request = comm.iall_reduce(due.gradients, out=due.gradients, purpose="gradient")
-                self._requests[self._next] = request
-            self._next += 1
+                self._requests[due.index] = request
 
     def tick(self) -> None:
         """Move the all-reduces that are on their way; MPI does little while nobody calls it."""
@@ -118,15 +111,16 @@ class DataParallel(Sync):
             if bucket.index in self._requests:
                 self._requests.pop(bucket.index).wait()
             yield numbers[id(bucket.group)], bucket.region
-        self._ready.clear()
-        self._next = 0
+        self._order.restart()
 
     def step(self) -> float:
         """Wait for the summed gradients, clip them, update the weights; return the norm before clipping.
 
         Without clipping a bucket's weights are updated while the next buckets are still on their way.
         """
-        if not self._requests:  # nothing was sent: one update of everything is the fastest
-            self.combine()
-            return clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm)
-        return clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm, self._arriving())
+        if self._requests:
+            arriving = self._arriving()
+        else:  # nothing was sent: one update of everything is the fastest
+            arriving = None
+            self._order.restart()
+        return clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm, arriving)

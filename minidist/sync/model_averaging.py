@@ -35,7 +35,7 @@ from minidist.errors import UserError
 from minidist.nn.flat import Group
 from minidist.optim import Optimizer
 from minidist.sync import clipping, partial
-from minidist.sync.seam import Sync
+from minidist.sync.seam import Sync, start_equal
 
 STATES = ("keep", "average", "reset")
 
@@ -117,9 +117,7 @@ class ModelAveraging(Sync):
         self._left = next(self._gaps)  # steps until the next average
         self._own: int | None = None  # targets of this replica in the coming step, if it was told
         self._steps = self._targets = 0  # since replicas were last equal
-        for group in groups:  # replicas start equal, however they were built
-            mesh.comm(*group.axes).broadcast(group.weights, root=0, purpose="weights")
-            group.updated()
+        start_equal(mesh, groups)
 
     def divisor(self, own: int, whole: int) -> int:
         """Divide by the replica's own count, for it steps on its own; while warming up, by that of all replicas."""

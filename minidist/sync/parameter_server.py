@@ -31,7 +31,7 @@ from minidist.optim import Optimizer
 from minidist.sync import clipping, partial
 from minidist.sync.data_parallel import BYTES_PER_BUCKET
 from minidist.sync.link import DATA, LEAVE, NOTE, PART, PULL, PUSH, REPLY, Link, note
-from minidist.sync.seam import Sync
+from minidist.sync.seam import Sync, start_equal
 from minidist.sync.staleness import check_slack
 
 __all__ = ["Link", "ParameterServer"]
@@ -75,9 +75,7 @@ class ParameterServer(Sync):
         self._share: float | None = None  # of this replica in the coming step's targets, if it was told
         self._sends: list[Request] = []
         self._left = False
-        for group in groups:  # replicas start equal, however they were built
-            mesh.comm(*group.axes).broadcast(group.weights, root=0, purpose="weights")
-            group.updated()
+        start_equal(mesh, groups)
         self._introduce()
 
     def _introduce(self) -> None:

@@ -24,9 +24,10 @@ where gradients are summed over replicas, and its own where replicas step on the
 Read next: `data_parallel.py`, the simplest sync that uses the seam.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from minidist.nn.flat import Bucket
+from minidist.comm import Mesh
+from minidist.nn.flat import Bucket, Group
 
 
 class Sync:
@@ -51,3 +52,34 @@ class Sync:
 
     def finish(self) -> None:
         """End the training: from here on all replicas have the same weights, and have them whole."""
+
+
+class InOrder:
+    """Let buckets out in the order of their indices, whichever of them is ready first.
+
+    Collectives are matched by their order, so every rank has to launch them in the same one.
+    """
+
+    def __init__(self, buckets: Sequence[Bucket]) -> None:
+        self.buckets = buckets
+        self._ready: set[int] = set()  # indices of buckets that are final
+        self._next = 0  # the bucket whose turn it is
+
+    def ready(self, bucket: Bucket) -> Iterator[Bucket]:
+        """Take a bucket that is final, and yield every one whose turn has come."""
+        self._ready.add(bucket.index)
+        while self._next in self._ready:
+            self._next += 1
+            yield self.buckets[self._next - 1]
+
+    def restart(self) -> None:
+        """Begin the next step."""
+        self._ready.clear()
+        self._next = 0
+
+
+def start_equal(mesh: Mesh, groups: Sequence[Group]) -> None:
+    """Give all replicas the weights of the first one, however they were built; a collective over the mesh."""
+    for group in groups:
+        mesh.comm(*group.axes).broadcast(group.weights, root=0, purpose="weights")
+        group.updated()

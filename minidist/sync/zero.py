@@ -43,10 +43,10 @@ from minidist.comm.arrays import cut
 from minidist.nn.flat import Bucket, Group, cut_into_buckets, nowhere
 from minidist.optim import Optimizer
 from minidist.sync import clipping
-from minidist.sync.seam import Sync
+from minidist.sync.data_parallel import BYTES_PER_BUCKET
+from minidist.sync.seam import InOrder, Sync, start_equal
 from minidist.sync.zero_weights import FetchedWeights
 
-BYTES_PER_BUCKET = 1 << 20  # as in data_parallel.py
 FLYING = 2  # buckets whose gradients are on their way: one is sent while the next one is written
 
 
@@ -93,17 +93,14 @@ class Zero(Sync):
                 f"stage is {stage!r}, expected 1 (optimizer state), 2 (gradients too) or 3 (weights too)"
             )
         self.mesh, self.groups, self.clip_norm, self.stage = mesh, groups, clip_norm, stage
-        for group in groups:  # replicas start equal, however they were built
-            mesh.comm(*group.axes).broadcast(group.weights, root=0, purpose="weights")
-            group.updated()
+        start_equal(mesh, groups)
         self.buckets = cut_into_buckets(groups, bytes_per_bucket)
         self.shards: list[Shard] = []
         for bucket in self.buckets:
             comm = mesh.comm(*bucket.group.axes)
             self.shards.append(Shard(bucket, comm, sum(shard.comm is comm for shard in self.shards)))
         self.optimizer = optimizer.over(self.shards)
-        self._ready: set[int] = set()  # indices of buckets that are final but not launched
-        self._next = 0  # the bucket whose turn it is
+        self._order = InOrder(self.buckets)
         self._flying: list[Flight] = []  # the sums that are on their way
         self._lent: dict[int, np.ndarray] = {}  # by bucket: the memory in which gradients are written
         self._shard_of = {parameter: shard for shard in self.shards for parameter in shard.bucket.parameters}
@@ -141,10 +138,8 @@ class Zero(Sync):
 
     def gradient_ready(self, bucket: Bucket) -> None:
         """Launch every bucket that is ready and whose turn it is."""
-        self._ready.add(bucket.index)
-        while self._next in self._ready:
-            self._launch(self.shards[self._next])
-            self._next += 1
+        for due in self._order.ready(bucket):
+            self._launch(self.shards[due.index])
 
     def _launch(self, shard: Shard) -> None:
         """Start to sum a bucket's gradients: this rank will have its own piece of the sum."""
@@ -183,8 +178,7 @@ class Zero(Sync):
         """Wait for the summed gradients, clip, update this rank's shards, share them; return the norm."""
         for flight in list(self._flying):
             self._land(flight)
-        self._ready.clear()
-        self._next = 0
+        self._order.restart()
         if self.fetched is not None:
             self.fetched.close()  # others may still have been reading these weights
         if self.clip_norm is None:  # the update reads all gradients anyway, and sums their squares on the way
