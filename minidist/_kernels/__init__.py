@@ -1,12 +1,12 @@
 """Loops over arrays, compiled: the only code of the engine that has to be fast.
 
-A kernel knows arrays, never Tensors. Each exists several times: once in NumPy (`reference.py`: what it computes) and
+A kernel knows arrays, never Tensors. Each exists several times: once in NumPy (`reference/`: what it computes) and
 once in C for each instruction set ("avx512", "avx2", "baseline", "neon": how to compute it fast). `path` names the
 set that is in use, `available` lists what this machine can run, best first, and `use` switches. The choice belongs
 to the process: ranks agree on the lowest common one when they start, because instruction sets round differently.
 
 The environment variable MINIDIST_KERNELS forces a path. Where the compiled kernels are missing, the NumPy ones stand
-in, and `why_numpy` says how to mend that. Read next: `reference.py`, then `matmul.h`.
+in, and `why_numpy` says how to mend that. Read next: `reference/`, then `matmul.h`.
 """
 
 import os

@@ -1,8 +1,8 @@
 """What a kernel demands of its arrays, and the sentences it refuses the others with.
 
-Both families of kernels come here: the NumPy twins (`reference.py`) on every call, the compiled ones only when an
+Both families of kernels come here: the NumPy twins (`reference/`) on every call, the compiled ones only when an
 array is not plain C-ordered float32 or float64, so that an ordinary call pays nothing for the words.
-Read next: `reference.py`.
+Read next: `reference/`.
 """
 
 from collections.abc import Sequence

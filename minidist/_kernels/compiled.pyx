@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """The compiled kernels, as Python sees them: check the arrays, make the result, call C without the GIL.
 
-Each function has the name and signature of its twin in `reference.py`, where its meaning is described. The files
+Each function has the name and signature of its twin in `reference/`, where its meaning is described. The files
 included below follow the headers of the same names. NumPy is not needed to build this: arrays come in by the buffer
 protocol, which gives an address, a shape, strides and a type; anything unusual goes to `checks.py`, which converts
 it or says what is wrong.

@@ -1,6 +1,6 @@
 """The fused operations in NumPy written well: the opponents that the kernels have to beat.
 
-Well means: no temporary array that could be avoided, in place wherever possible, nothing computed twice. `reference.py`
+Well means: no temporary array that could be avoided, in place wherever possible, nothing computed twice. `reference/`
 says the same with fewer words and more memory; it is there to be read, this to be fast.
 """
 
