@@ -128,15 +128,7 @@ class Communicator(PointToPoint):
 
         scratch = None
         if shared is None and self.size > 1 and not self.freed and blocking:
-            if algorithm == "staged" or (algorithm is None and staged.suits(self, array, op)):
-                scratch = self._scratch()
-            if algorithm == "staged" and scratch is None:
-                raise NotShared(
-                    f"the ranks of {self.name!r} cannot share memory, which algorithm='staged' needs"
-                )
-            if algorithm is None and scratch is not None and scratch.crowded:
-                scratch = None
-
+            scratch = self._scratch_for(array, op, algorithm)
         if algorithm is None and two_level.has_two_levels(self.nodes):
             algorithm = "two_level"
 
@@ -148,6 +140,20 @@ class Communicator(PointToPoint):
             return all_reduce.all_reduce(channel, array, op, reduce_two, out, algorithm)
 
         return self._collective("all_reduce", steps, purpose, array, reduction=op)
+
+    def _scratch_for(self, x: np.ndarray, op: str, algorithm: str | None) -> staged.Scratch | None:
+        """Give the scratch if x is to go through it: because it was asked for, or because that is the fastest way."""
+        if algorithm == "staged":
+            scratch = self._scratch()
+            if scratch is None:
+                raise NotShared(
+                    f"the ranks of {self.name!r} cannot share memory, which algorithm='staged' needs"
+                )
+            return scratch
+        if algorithm is not None or not staged.suits(self, x, op):
+            return None
+        scratch = self._scratch()
+        return None if scratch is None or scratch.crowded else scratch
 
     def _scratch(self) -> staged.Scratch | None:
         """Give the scratch through which arrays are reduced; the first call, on all ranks at once, makes it."""
