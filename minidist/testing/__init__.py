@@ -4,5 +4,6 @@
     def test_a_sum_is_the_same_everywhere(comm):
         assert comm.all_reduce(comm.rank) == sum(range(comm.size))
 
-Plain `pytest` runs it; there is no mpiexec to type. Read `plugin.py`.
+Plain `pytest` runs it; there is no mpiexec to type. Read `plugin.py`. Models to try a mode with
+are in `small.py`.
 """

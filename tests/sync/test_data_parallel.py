@@ -9,76 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minidist.autograd import Parameter, Tensor, ops
+from minidist.autograd import Parameter
 from minidist.comm import Communicator, Mesh, NotShared, world
 from minidist.comm.events import Event
 from minidist.data import loader
 from minidist.models import CNN, GPT, MLP
-from minidist.nn import Bucket, Embedding, Linear, Module, flatten
+from minidist.nn import Bucket, Linear, Module, flatten
 from minidist.optim import SGD
-from minidist.random import uniform
-from minidist.split.replica import Batch
+from minidist.split.replica import Batch, whole_loss
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
+from minidist.testing.small import CLASSES, EXAMPLES, Frozen, SometimesUnused, Tied, images, labels_of, tokens
 
 STEPS = 20
-EXAMPLES = 23  # prime, so nothing divides evenly
-CLASSES = 5
-
-
-class Tied(Module):
-    """One matrix that is used three times: to embed, in the middle, and as the head."""
-
-    def __init__(self) -> None:
-        self.embed = Embedding(CLASSES, 6, std=0.5)
-        self.middle = Linear(6, 6)
-        self.initialize(seed=3, dtype=np.float64)
-
-    def forward(self, tokens: np.ndarray) -> Tensor:
-        x = ops.sum(self.embed(tokens), axis=1)  # (n, width)
-        x = ops.relu(self.middle(ops.relu(self.middle(x))))
-        return x @ self.embed.weight.T
-
-
-class Frozen(Module):
-    """A frozen layer and a frozen bias beside trainable ones."""
-
-    def __init__(self) -> None:
-        self.layers = MLP([16, 8, 7, CLASSES], seed=4, dtype=np.float64).layers
-        self.layers[1].weight.requires_grad = False
-        self.layers[2].bias.requires_grad = False
-
-    def forward(self, x: np.ndarray) -> Tensor:
-        y = Tensor(x.reshape(len(x), -1))
-        for layer in self.layers[:-1]:
-            y = ops.relu(layer(y))
-        return self.layers[-1](y)
-
-
-class SometimesUnused(Module):
-    """A branch that only examples with a positive first element use: in some steps on some ranks, in others nowhere."""
-
-    def __init__(self) -> None:
-        self.trunk = Linear(16, CLASSES)
-        self.branch = Linear(16, CLASSES)
-        self.never = Linear(16, CLASSES)
-        self.initialize(seed=5, dtype=np.float64)
-
-    def forward(self, x: np.ndarray) -> Tensor:
-        flat = x.reshape(len(x), -1)
-        y = self.trunk(Tensor(flat))
-        chosen = flat[:, 0] > 0.85
-        if chosen.any():
-            y = y + self.branch(Tensor(flat)) * chosen[:, None].astype(np.float64)
-        return y
-
-
-def images() -> np.ndarray:
-    return uniform(1, "images", 0, 0, EXAMPLES * 16).reshape(EXAMPLES, 1, 4, 4)
-
-
-def tokens() -> np.ndarray:
-    return (uniform(2, "tokens", 0, 0, EXAMPLES * 4) * CLASSES).astype(np.int64).reshape(EXAMPLES, 4)
 
 
 MODELS: dict[str, tuple[Callable[[], Module], Callable[[], np.ndarray]]] = {
@@ -89,10 +32,6 @@ MODELS: dict[str, tuple[Callable[[], Module], Callable[[], np.ndarray]]] = {
     "frozen": (Frozen, images),
     "sometimes unused": (SometimesUnused, images),
 }
-
-
-def loss_of(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
-    return ops.cross_entropy(outputs.reshape(-1, CLASSES), labels.reshape(-1), count)
 
 
 def train(
@@ -106,7 +45,7 @@ def train(
 ) -> dict[str, Any]:
     make, data = MODELS[name]
     model, inputs = make(), data()
-    labels = inputs if name == "gpt" else (np.arange(EXAMPLES) * 3) % CLASSES
+    labels = labels_of(name, inputs)
     if comm.rank:  # replicas that were built differently must be made equal
         for parameter in model.parameters():
             parameter.data = parameter.data + comm.rank
@@ -119,7 +58,7 @@ def train(
         bucket,
         shared,
     )
-    replica = Whole(model, loss_of, sync, accumulate)
+    replica = Whole(model, whole_loss, sync, accumulate)
     losses, norms = [], []
     for epoch in range(STEPS):
         for rows, count in loader.read(EXAMPLES, batch, 0, epoch, comm.rank, comm.size):
@@ -238,7 +177,7 @@ def test_buckets_leave_while_backward_still_runs(comm: Communicator) -> None:
     model = MODELS["mlp"][0]()
     sync = Recorded(comm, model)
     rows = loader.share(np.arange(EXAMPLES), comm.rank, comm.size)
-    Whole(model, loss_of, sync).forward_backward(
+    Whole(model, whole_loss, sync).forward_backward(
         Batch(images()[rows], np.zeros(len(rows), np.int64), EXAMPLES)
     )
     launches = [i for i, what in enumerate(sync.order) if what == "launch"]
@@ -256,7 +195,7 @@ def test_each_bucket_is_ready_once_a_step_and_launched_once(
     make, data = MODELS[name]
     model, inputs = make(), data()
     sync = Recorded(comm, model)
-    replica = Whole(model, loss_of, sync, accumulate)
+    replica = Whole(model, whole_loss, sync, accumulate)
     for _ in range(2):
         sync.order.clear()
         rows = loader.share(np.arange(5), comm.rank, comm.size)
@@ -273,7 +212,7 @@ def test_gradient_bytes_are_what_a_ring_or_its_rivals_must_send(comm: Communicat
     groups = flatten(model)
     sync = DataParallel(Mesh(comm, data=comm.size), groups, SGD(groups, lr=0.1))
     before = comm.counters["gradient"]
-    Whole(model, loss_of, sync).forward_backward(Batch(images()[:2], np.zeros(2, np.int64), 2 * comm.size))
+    Whole(model, whole_loss, sync).forward_backward(Batch(images()[:2], np.zeros(2, np.int64), 2 * comm.size))
     sync.step()
     sent = comm.counters["gradient"][1] - before[1]
     total = int(comm.all_reduce(np.array(sent)))

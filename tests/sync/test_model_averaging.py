@@ -7,39 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minidist.autograd import Tensor, ops
 from minidist.comm import Communicator, Mesh
 from minidist.data import loader
 from minidist.errors import UserError
 from minidist.models import GPT, MLP
 from minidist.nn import Linear, Module, Placement, flatten
 from minidist.optim import SGD, AdamW
-from minidist.random import uniform
-from minidist.split.replica import Batch
+from minidist.split.replica import Batch, whole_loss
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
 from minidist.sync.model_averaging import ModelAveraging, OuterNesterov, gaps
 from minidist.sync.seam import Sync
+from minidist.testing.small import CLASSES, EXAMPLES, Frozen, images, labels_of, tokens
 
 STEPS = 20
-EXAMPLES = 23
-CLASSES = 5
-
-
-class Frozen(MLP):
-    """One frozen layer."""
-
-    def __init__(self) -> None:
-        super().__init__([16, 8, 7, CLASSES], dtype=np.float64)
-        self.layers[1].weight.requires_grad = False
-
-
-def images() -> np.ndarray:
-    return uniform(1, "images", 0, 0, EXAMPLES * 16).reshape(EXAMPLES, 16)
-
-
-def tokens() -> np.ndarray:
-    return (uniform(2, "tokens", 0, 0, EXAMPLES * 4) * CLASSES).astype(np.int64).reshape(EXAMPLES, 4)
 
 
 MODELS: dict[str, tuple[Callable[[], Module], Callable[[], np.ndarray]]] = {
@@ -47,10 +28,6 @@ MODELS: dict[str, tuple[Callable[[], Module], Callable[[], np.ndarray]]] = {
     "frozen": (Frozen, images),
     "gpt": (lambda: GPT(CLASSES, time=4, layers=1, width=4, heads=2, dtype=np.float64), tokens),
 }
-
-
-def loss_of(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
-    return ops.cross_entropy(outputs.reshape(-1, CLASSES), labels.reshape(-1), count)
 
 
 def train(
@@ -65,13 +42,13 @@ def train(
     """Train as train.py does, and remember the loss of each step over all replicas, and the weights after it."""
     make, data = MODELS[name]
     model, inputs = make(), data()
-    labels = inputs if name == "gpt" else (np.arange(EXAMPLES) * 3) % CLASSES
+    labels = labels_of(name, inputs)
     for parameter in model.parameters():
         parameter.data = parameter.data + comm.rank  # replicas that were built differently must be made equal
     groups = flatten(model)
     optimizer = SGD(groups, lr=0.1, momentum=momentum, weight_decay=0.01)
     sync = make_sync(Mesh(comm, data=comm.size), groups, optimizer)
-    replica = Whole(model, loss_of, sync)
+    replica = Whole(model, whole_loss, sync)
     losses, history = [], []
     for epoch in range(steps):
         for rows, count in loader.read(EXAMPLES, batch, 0, epoch, comm.rank, comm.size, cut):
@@ -145,7 +122,7 @@ def test_averages_are_weighted_by_the_examples_since_the_last_one(comm: Communic
     # By hand: every replica alone, from the same start, on its rows.
     make, data = MODELS["mlp"]
     batches = [rows for epoch in range(2) for rows in loader.batches(EXAMPLES, 7, 0, epoch)][:6]
-    labels = (np.arange(EXAMPLES) * 3) % CLASSES
+    labels = labels_of("mlp", images())
     model = make()
     (group,) = flatten(model)
     weights = group.weights.copy()
@@ -161,7 +138,7 @@ def test_averages_are_weighted_by_the_examples_since_the_last_one(comm: Communic
                 for parameter in model.parameters():
                     parameter.zero_grad()
                 if len(rows):
-                    loss_of(model(data()[rows]), labels[rows], len(rows)).backward()
+                    whole_loss(model(data()[rows]), labels[rows], len(rows)).backward()
                     optimizer.step()
             results.append(group.weights.copy())
         weights = np.average(results, axis=0, weights=counts)

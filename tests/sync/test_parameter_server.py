@@ -13,8 +13,7 @@ from minidist.errors import UserError
 from minidist.models import GPT, MLP
 from minidist.nn import Linear, Module, Placement, flatten
 from minidist.optim import SGD, AdamW, Optimizer
-from minidist.random import uniform
-from minidist.split.replica import Batch
+from minidist.split.replica import Batch, whole_loss
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
 from minidist.sync.link import DATA, NOTE, PULL, PUSH, REPLY, Link, note
@@ -22,26 +21,9 @@ from minidist.sync.parameter_server import ParameterServer
 from minidist.sync.seam import Sync
 from minidist.sync.server import Server, serve
 from minidist.sync.staleness import Clock, Event, violations
+from minidist.testing.small import CLASSES, EXAMPLES, Frozen, images, labels_of, tokens
 
 STEPS = 20
-EXAMPLES = 23
-CLASSES = 5
-
-
-class Frozen(MLP):
-    """One frozen layer."""
-
-    def __init__(self) -> None:
-        super().__init__([16, 8, 7, CLASSES], dtype=np.float64)
-        self.layers[1].weight.requires_grad = False
-
-
-def images() -> np.ndarray:
-    return uniform(1, "images", 0, 0, EXAMPLES * 16).reshape(EXAMPLES, 16)
-
-
-def tokens() -> np.ndarray:
-    return (uniform(2, "tokens", 0, 0, EXAMPLES * 4) * CLASSES).astype(np.int64).reshape(EXAMPLES, 4)
 
 
 MODELS: dict[str, tuple[Callable[[], Module], Callable[[], np.ndarray]]] = {
@@ -49,10 +31,6 @@ MODELS: dict[str, tuple[Callable[[], Module], Callable[[], np.ndarray]]] = {
     "frozen": (Frozen, images),
     "gpt": (lambda: GPT(CLASSES, time=4, layers=1, width=4, heads=2, dtype=np.float64), tokens),
 }
-
-
-def loss_of(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
-    return ops.cross_entropy(outputs.reshape(-1, CLASSES), labels.reshape(-1), count)
 
 
 def rule(groups: Any = ()) -> Optimizer:
@@ -65,12 +43,12 @@ def train(
     """Train on the workers `comm` as train.py does; losses are each replica's own share, norms what step() gives."""
     make, data = MODELS[name]
     model, inputs = make(), data()
-    labels = inputs if name == "gpt" else (np.arange(EXAMPLES) * 3) % CLASSES
+    labels = labels_of(name, inputs)
     for parameter in model.parameters():
         parameter.data = parameter.data + comm.rank  # replicas that were built differently must be made equal
     groups = flatten(model)
     sync = make_sync(Mesh(comm, data=comm.size), groups, rule(groups))
-    replica = Whole(model, loss_of, sync)
+    replica = Whole(model, whole_loss, sync)
     losses, norms = [], []
     for epoch in range(STEPS):
         for rows, count in loader.read(EXAMPLES, batch, 0, epoch, comm.rank, comm.size):
@@ -468,7 +446,7 @@ def train_halves(
         return ops.cross_entropy(outputs, np.tile(labels, len(stages)), count)
 
     whole = Whole(model, loss_of_stages, sync)
-    norms, inputs, labels = [], images(), (np.arange(EXAMPLES) * 3) % CLASSES
+    norms, inputs, labels = [], images().reshape(EXAMPLES, 16), labels_of("mlp", images())
     for epoch in range(5):
         for rows, count in loader.read(EXAMPLES, 7, 0, epoch, replica, replicas):
             divisor = sync.divisor(len(rows), count)
@@ -553,7 +531,7 @@ def test_gradients_leave_while_backward_still_runs(comm: Communicator) -> None:
         sync = Recorded(mesh, groups, rule(groups), link, bytes_per_bucket=1)
         sync.order.clear()
         count = sync.divisor(EXAMPLES, EXAMPLES)
-        Whole(model, loss_of, sync).forward_backward(Batch(images(), np.zeros(EXAMPLES, np.int64), count))
+        Whole(model, whole_loss, sync).forward_backward(Batch(images(), np.zeros(EXAMPLES, np.int64), count))
         last_node = max(i for i, what in enumerate(sync.order) if what == "node")
         pushed = [i for i, what in enumerate(sync.order) if what == "gradient"]
         assert len(pushed) == 2 * len(sync.buckets) == 8  # to two servers

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minidist.autograd import Tensor, ops
 from minidist.comm import Communicator, Mesh, world
 from minidist.data import loader
 from minidist.models import GPT, MLP
-from minidist.nn import Embedding, Linear, Module, Placement, Weight, flatten
+from minidist.nn import Module, Placement, Weight, flatten
 from minidist.optim import SGD
-from minidist.random import uniform
 from minidist.split.gather import whole_weights
 from minidist.split.pipeline_parallel import PipelineParallel, cut
 from minidist.split.replica import Batch, Replica, whole_loss
@@ -21,65 +19,9 @@ from minidist.split.tensor_parallel import parallelize
 from minidist.split.whole import Whole
 from minidist.sync.data_parallel import DataParallel
 from minidist.sync.zero import Zero
+from minidist.testing.small import CLASSES, EXAMPLES, Frozen, SometimesUnused, Tied, images, labels_of, tokens
 
 STEPS = 20
-EXAMPLES = 23  # prime, so nothing divides evenly
-CLASSES = 5
-
-
-class Tied(Module):
-    """One matrix that is used three times: to embed, in the middle, and as the head."""
-
-    def __init__(self) -> None:
-        self.embed = Embedding(CLASSES, 6, std=0.5)
-        self.middle = Linear(6, 6)
-        self.initialize(seed=3, dtype=np.float64)
-
-    def forward(self, tokens: np.ndarray) -> Tensor:
-        x = ops.sum(self.embed(tokens), axis=1)  # (n, width)
-        x = ops.relu(self.middle(ops.relu(self.middle(x))))
-        return x @ self.embed.weight.T
-
-
-class Frozen(Module):
-    """A frozen layer and a frozen bias beside trainable ones."""
-
-    def __init__(self) -> None:
-        self.layers = MLP([16, 8, 7, CLASSES], seed=4, dtype=np.float64).layers
-        self.layers[1].weight.requires_grad = False
-        self.layers[2].bias.requires_grad = False
-
-    def forward(self, x: np.ndarray) -> Tensor:
-        y = Tensor(x.reshape(len(x), -1))
-        for layer in self.layers[:-1]:
-            y = ops.relu(layer(y))
-        return self.layers[-1](y)
-
-
-class SometimesUnused(Module):
-    """A branch that only some examples use: in some steps on some ranks, in others nowhere."""
-
-    def __init__(self) -> None:
-        self.trunk = Linear(16, CLASSES)
-        self.branch = Linear(16, CLASSES)
-        self.never = Linear(16, CLASSES)
-        self.initialize(seed=5, dtype=np.float64)
-
-    def forward(self, x: np.ndarray) -> Tensor:
-        flat = x.reshape(len(x), -1)
-        y = self.trunk(Tensor(flat))
-        chosen = flat[:, 0] > 0.85
-        if chosen.any():
-            y = y + self.branch(Tensor(flat)) * chosen[:, None].astype(np.float64)
-        return y
-
-
-def images() -> np.ndarray:
-    return uniform(1, "images", 0, 0, EXAMPLES * 16).reshape(EXAMPLES, 1, 4, 4)
-
-
-def tokens() -> np.ndarray:
-    return (uniform(2, "tokens", 0, 0, EXAMPLES * 4) * CLASSES).astype(np.int64).reshape(EXAMPLES, 4)
 
 
 MODELS: dict[str, tuple[Callable[[], Module], Callable[[], np.ndarray]]] = {
@@ -89,10 +31,6 @@ MODELS: dict[str, tuple[Callable[[], Module], Callable[[], np.ndarray]]] = {
     "frozen": (Frozen, images),
     "sometimes unused": (SometimesUnused, images),
 }
-
-
-def loss_of(outputs: Tensor, labels: np.ndarray, count: int) -> Tensor:
-    return ops.cross_entropy(outputs.reshape(-1, CLASSES), labels.reshape(-1), count)
 
 
 def build(
@@ -105,7 +43,7 @@ def build(
     groups = flatten(model)
     optimizer = SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01)
     sync = Zero(Mesh(comm, data=comm.size), groups, optimizer, clip, bucket, stage)
-    return model, sync, Whole(model, loss_of, sync, accumulate)
+    return model, sync, Whole(model, whole_loss, sync, accumulate)
 
 
 def train(
@@ -120,7 +58,7 @@ def train(
 ) -> dict[str, Any]:
     model, sync, replica = build(comm, name, stage, clip, bucket, accumulate)
     inputs = MODELS[name][1]()
-    labels = inputs if name == "gpt" else (np.arange(EXAMPLES) * 3) % CLASSES
+    labels = labels_of(name, inputs)
     losses, norms = [], []
     for epoch in range(STEPS):
         for rows, count in loader.read(EXAMPLES, batch, 0, epoch, comm.rank, comm.size):
@@ -162,11 +100,11 @@ def one_process(name: str, **options: Any) -> dict[str, Any]:
     """Train on one rank with every vector whole, in one bucket."""
     comm = world()
     model, inputs = MODELS[name][0](), MODELS[name][1]()
-    labels = inputs if name == "gpt" else (np.arange(EXAMPLES) * 3) % CLASSES
+    labels = labels_of(name, inputs)
     groups = flatten(model)
     rule = SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01)
     sync = DataParallel(Mesh(comm, data=1), groups, rule, options.get("clip"))
-    replica = Whole(model, loss_of, sync)
+    replica = Whole(model, whole_loss, sync)
     losses, norms = [], []
     for epoch in range(STEPS):
         for rows, count in loader.read(EXAMPLES, options.get("batch", 7), 0, epoch, 0, 1):
@@ -232,13 +170,13 @@ def train_both(mesh: Mesh, make: Callable[..., Any], **options: Any) -> dict[str
         mesh, groups, SGD(groups, lr=0.1, momentum=0.9), clip_norm=0.3, bytes_per_bucket=300, **options
     )
     replica = Replica(model, sync)
-    x, labels = images(), (np.arange(EXAMPLES) * 3) % CLASSES
+    x, labels = images(), labels_of("mlp", images())
     mine = loader.share(np.arange(EXAMPLES), mesh.comm("data").rank, mesh.size("data"))
     part = loader.share(mine, mesh.comm("tensor").rank, mesh.size("tensor")) if spread else mine
     norms = []
     for _ in range(STEPS):
         replica.begin()
-        loss = loss_of(model.same(x[mine]), labels[mine], EXAMPLES) + loss_of(
+        loss = whole_loss(model.same(x[mine]), labels[mine], EXAMPLES) + whole_loss(
             model.partial(x[part]), labels[part], EXAMPLES
         )
         loss.backward(ready=replica.ready, tick=sync.tick)
@@ -276,7 +214,7 @@ def train_spread(mesh: Mesh, name: str, stage: int, **how: Any) -> dict[str, Any
     sync = Zero(mesh, groups, SGD(groups, lr=0.1, momentum=0.9), 0.5, how.pop("bucket", 2000), stage)
     replica = PipelineParallel(model, loss, sync, mesh, **how)
     inputs = MODELS[name][1]()
-    labels = inputs if name == "gpt" else (np.arange(EXAMPLES) * 3) % CLASSES
+    labels = labels_of(name, inputs)
     losses, norms = [], []
     for step in range(STEPS):
         mine = loader.share(np.arange(step % 5, EXAMPLES), mesh.comm("data").rank, mesh.size("data"))
