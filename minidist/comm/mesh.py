@@ -68,6 +68,18 @@ class Mesh:
                 self._comms[axes] = new
         return self._comms[axes]
 
+    def replica(self) -> Communicator:
+        """Give the communicator of the ranks that together hold one copy of the model: those with one place in "data".
+
+        The first call is a collective over the whole mesh, if there are such axes.
+        """
+        axes = tuple(axis for axis in self.axes if axis != "data")
+        if axes:
+            return self.comm(*axes)
+        if axes not in self._comms:
+            self._comms[axes] = self.everyone.alone("replica")
+        return self._comms[axes]
+
     def name_part(self, name: str, axis: str, places: tuple[int, ...]) -> None:
         """Let `name` stand for these places along an axis, in `comm`; a collective over the whole mesh.
 

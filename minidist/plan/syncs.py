@@ -74,10 +74,8 @@ def averaged(mesh: Mesh, groups: Sequence[Group], vectors: int) -> list[Sent]:
 
 def norm(mesh: Mesh) -> list[Sent]:
     """Say what the norm of a gradient takes that is spread over a replica."""
-    axes = [axis for axis in mesh.axes if axis != "data"]
-    if not axes:
-        return []
-    return [Sent("+".join(axes), "control", "the gradient's norm", all_reduced(mesh.comm(*axes), 1, 8))]
+    axes = "+".join(axis for axis in mesh.axes if axis != "data")
+    return [Sent(axes, "control", "the gradient's norm", all_reduced(mesh.replica(), 1, 8))]
 
 
 def norm_of_all(mesh: Mesh) -> list[Sent]:

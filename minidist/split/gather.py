@@ -23,8 +23,7 @@ from minidist.sync.clipping import counted_here
 
 def whole_weights(mesh: Mesh, groups: Sequence[Group]) -> dict[str, np.ndarray] | None:
     """Give the first rank of each replica all parameters by name, as one process would have them; the others None."""
-    axes = [axis for axis in mesh.axes if axis != "data"]
-    replica = mesh.comm(*axes) if axes else mesh.everyone.alone("replica")
+    replica = mesh.replica()
     rows: list[list[Any]] = []
     parts: list[bytes] = []
     for group in groups:

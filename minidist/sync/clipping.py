@@ -37,11 +37,9 @@ def norm_of_squares(mesh: Mesh, groups: Sequence[Group], squares: Sequence[float
 
 def over_replica(mesh: Mesh, squares: float) -> float:
     """Sum the squares that the ranks of one replica counted, and take the root."""
-    axes = [axis for axis in mesh.axes if axis != "data"]
-    if axes:
-        replica = mesh.comm(*axes)
-        if replica.size > 1:
-            squares = float(replica.all_reduce(np.array(squares, np.float64), purpose="control"))
+    replica = mesh.replica()
+    if replica.size > 1:
+        squares = float(replica.all_reduce(np.array(squares, np.float64), purpose="control"))
     return math.sqrt(squares)
 
 

@@ -7,7 +7,6 @@ is shown in report.py. What a run will send is known beforehand (forecast.py): `
 """
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from minidist.train import explain, mode_options, stories
 from minidist.train.agree import agree
 from minidist.train.arrangement import arrange
 from minidist.train.forecast import forecast, forecast_server, total
+from minidist.train.forecast_step import batch_sizes
 from minidist.train.history import History
 from minidist.train.introduction import introduce
 from minidist.train.options import parse
@@ -108,7 +108,7 @@ def train(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> tuple[
     comm = mesh.everyone
     n = len(dataset.train_inputs)
     targets = dataset.train_labels[0].size  # per example: 1, or one for each position of a text
-    steps = options.steps or options.epochs * math.ceil(n / options.batch)
+    steps = len(batch_sizes(options, dataset))
     history = History(comm, steps, comm.rank == 0 and not options.quiet, options.lr)
     before = sent_so_far(comm)
     comm.barrier(purpose="control")  # so nobody's first step counts in what another sends before its own
