@@ -115,10 +115,10 @@ def why_numpy() -> str | None:
     """Say in one line why the NumPy twins are used, what that costs, and how to mend it; None if compiled."""
     if _compiled is not None:
         return None
-    # Measured on one AVX-512 core: the kernels of a step of MLP 784-256-128-10 (batch 64) and 64-64-10 (batch 32).
+    # Measured on one AVX-512 core: a step of MLP 784-256-128-10 (batch 64) and 64-64-10 (batch 32).
     return (
         "The compiled kernels are missing (no C compiler was found at installation), so NumPy stands in and a "
-        "training step takes 2 times as long, 8 times for a tiny model. To mend it: on Debian, Ubuntu or WSL "
+        "training step takes 2.5 times as long, 3.5 times for a tiny model. To mend it: on Debian, Ubuntu or WSL "
         "`sudo apt install build-essential python3-dev`, on macOS `xcode-select --install`, with conda `conda "
         "install c-compiler`; then install minidist again, in its directory: "
         "`pip install --force-reinstall --no-deps -e .`"
