@@ -6,8 +6,9 @@ has to fill with zeros: for a small GPT, a quarter of the time of a step (82 ms 
 told to keep what it has. Other systems' libraries have no such switch, and are left alone.
 
 A page has 4 kB, and the processor remembers where some two thousand of them are; each further one has to be looked up,
-which is slow. In pages of 2 MB a whole model is a few entries: the step of that GPT takes up to a tenth less. NumPy asks for
-large pages where an array has 4 MB or more; here they are asked for at the start of the heap, where smaller ones live.
+which is slow. In pages of 2 MB a whole model is a few entries: the step of that GPT takes up to a tenth less. NumPy
+asks for large pages where an array has 4 MB or more; here they are asked for at the start of the heap, where smaller
+ones live.
 """
 
 import ctypes
