@@ -55,11 +55,14 @@ class Channel:
         """Count what was read of, and written to, the same piece of every other rank's memory."""
         self.comm.count(self.purpose, nbytes, 2 * (self.size - 1))
 
-    def send_message(self, array: np.ndarray, dest: int) -> list[TransportRequest]:
-        """Send an array together with what it is; counted as one message."""
+    def send_message(self, array: np.ndarray, dest: int, synchronous: bool = False) -> list[TransportRequest]:
+        """Send an array together with what it is; counted as one message.
+
+        synchronous: complete only when a receive for it has been started.
+        """
         self.comm.count(self.purpose, array.nbytes)
         endpoint = self.comm.endpoint
-        requests = [endpoint.isend(message.pack(array, self.payload_tag), dest, self.tag)]
+        requests = [endpoint.isend(message.pack(array, self.payload_tag), dest, self.tag, synchronous)]
         if array.nbytes > message.INLINE:
             requests.append(endpoint.isend(array, dest, self.payload_tag))
         return requests

@@ -60,7 +60,7 @@ class Communicator(PointToPoint):
             begun = self._all_reduce_at_once(x, purpose)
             if begun is not None and begun.stage == shared_memory.COMPLETE:
                 return out
-        return self._iall_reduce(x, op, out, algorithm, purpose, begun, blocking=True).wait()
+        return self._now(self._iall_reduce, x, op, out, algorithm, purpose, begun)
 
     def _all_reduce_at_once(self, x: Any, purpose: str) -> shared_memory.Begun | None:
         """Begin a sum in place without a request, which would take longer than a small sum; None: it is none."""
@@ -96,9 +96,8 @@ class Communicator(PointToPoint):
         algorithm: str | None,
         purpose: str,
         begun: shared_memory.Begun | None,
-        blocking: bool = False,
     ) -> Request:
-        array = as_array(x)
+        array, blocking = as_array(x), self._blocking
         reduce_two = reduction(op, array.dtype)
         if algorithm not in (None, "mpi", "shared", "staged", *all_reduce.ALGORITHMS):
             choices = ", ".join(map(repr, all_reduce.ALGORITHMS))
@@ -182,7 +181,7 @@ class Communicator(PointToPoint):
         self, x: Any, op: str = "sum", counts: Any = None, *, purpose: str = "user"
     ) -> np.ndarray:
         """Give rank r piece r of the sum of all ranks' x: counts[r] rows, by default as equal as can be."""
-        return self.ireduce_scatter(x, op, counts, purpose=purpose).wait()
+        return self._now(self.ireduce_scatter, x, op, counts, purpose=purpose)
 
     def ireduce_scatter(
         self, x: Any, op: str = "sum", counts: Any = None, *, purpose: str = "user"
@@ -202,7 +201,7 @@ class Communicator(PointToPoint):
         out: filled and returned if given; then the row counts must be as equal as can be, the first ranks' larger.
         x may be this rank's rows of it.
         """
-        return self.iall_gather(x, out, purpose=purpose).wait()
+        return self._now(self.iall_gather, x, out, purpose=purpose)
 
     def iall_gather(self, x: Any, out: np.ndarray | None = None, *, purpose: str = "user") -> Request:
         """Start an all-gather; `wait()` gives all ranks' x joined."""
@@ -221,7 +220,7 @@ class Communicator(PointToPoint):
         An array given on another rank is filled and returned: it must be writeable and of the root's dtype and
         shape (else MessageMismatch). Anything else there (None, a number) gives a new array.
         """
-        return self.ibroadcast(x, root, purpose=purpose).wait()
+        return self._now(self.ibroadcast, x, root, purpose=purpose)
 
     def ibroadcast(self, x: Any, root: int = 0, *, purpose: str = "user") -> Request:
         """Start a broadcast; `wait()` gives the root's x."""
@@ -245,7 +244,7 @@ class Communicator(PointToPoint):
         def steps(channel: Channel) -> Steps:
             return collectives.reduce(channel, array, reduce_two, root)
 
-        return self._collective("reduce", steps, purpose, array, reduction=op, root=root).wait()
+        return self._now(self._collective, "reduce", steps, purpose, array, reduction=op, root=root)
 
     def gather(self, x: Any, root: int = 0, *, purpose: str = "user") -> np.ndarray | None:
         """Give the root all ranks' x, joined along axis 0 (row counts may differ), the others None."""
@@ -255,7 +254,7 @@ class Communicator(PointToPoint):
         def steps(channel: Channel) -> Steps:
             return collectives.gather(channel, array, root)
 
-        return self._collective("gather", steps, purpose, array, root=root).wait()
+        return self._now(self._collective, "gather", steps, purpose, array, root=root)
 
     def scatter(self, x: Any, root: int = 0, counts: Any = None, *, purpose: str = "user") -> np.ndarray:
         """Give rank r piece r of the root's x: counts[r] rows, by default as equal as can be.
@@ -269,7 +268,7 @@ class Communicator(PointToPoint):
         def steps(channel: Channel) -> Steps:
             return collectives.scatter(channel, pieces, root)
 
-        return self._collective("scatter", steps, purpose, array, root=root).wait()
+        return self._now(self._collective, "scatter", steps, purpose, array, root=root)
 
     def all_to_all(self, x: Any, counts: Any = None, *, purpose: str = "user") -> np.ndarray:
         """Send piece r of x (counts[r] rows) to rank r; give what all ranks sent here, in rank order."""
@@ -279,11 +278,11 @@ class Communicator(PointToPoint):
         def steps(channel: Channel) -> Steps:
             return collectives.all_to_all(channel, pieces)
 
-        return self._collective("all_to_all", steps, purpose, array).wait()
+        return self._now(self._collective, "all_to_all", steps, purpose, array)
 
     def barrier(self, *, purpose: str = "user") -> None:
         """Wait until every rank has come here."""
-        self._collective("barrier", collectives.barrier, purpose).wait()
+        self._now(self._collective, "barrier", collectives.barrier, purpose)
 
     def split(self, color: int | None, key: int = 0, *, name: str | None = None) -> Communicator | None:
         """Form a communicator of all ranks that give the same color, in the order of (key, rank).

@@ -9,7 +9,7 @@ Read `point_to_point.py` and `communicator.py` next: the operations themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from minidist.comm.channel import Channel
 from minidist.comm.errors import CommError
 from minidist.comm.events import Event, Listener, source_line
 from minidist.comm.progress import Progress, Request, Steps
-from minidist.comm.transport import Endpoint
+from minidist.comm.transport import Endpoint, TransportRequest
 
 ANY_SOURCE = -1  # for recv: whoever sends first
 PURPOSES = ("gradient", "activation", "weights", "control", "guard", "user")
@@ -38,10 +38,13 @@ class Core:
         # What a rank has in flight is one list for all its communicators: whoever waits moves all of it.
         self.progress: Progress = parent.progress if parent else Progress(endpoint.idle)
         self.listeners: list[Listener] = list(parent.listeners) if parent else []
+        # Whether `send` waits for its receiver even where the message would fit into a buffer.
+        self.synchronous: bool = parent.synchronous if parent else False
         self.freed = False  # given back: nothing can be started any more
         self._sent = {purpose: [0, 0] for purpose in PURPOSES}
         self._collectives = 0  # started so far: the number of the next one
         self._messages = 0  # point-to-point operations started so far
+        self._blocking = False  # whether the operation that begins is waited for at once
 
     def __repr__(self) -> str:
         return f"<Communicator {self.name!r}: rank {self.rank} of {self.size}, {self.transport}>"
@@ -100,6 +103,15 @@ class Core:
         channel = Channel(self, tag, purpose, tags[self._messages % len(tags)])
         return self._start(operation, steps(channel), purpose, array, peer=peer, tag=tag)
 
+    def _now(self, start: Callable[..., Request], *arguments: Any, **options: Any) -> Any:
+        """Start an operation and wait for it: the form of a call that comes back with the result."""
+        self._blocking = True
+        try:
+            request = start(*arguments, **options)
+        finally:
+            self._blocking = False
+        return request.wait()
+
     def _start(
         self, operation: str, steps: Steps, purpose: str, array: np.ndarray | None, **facts: Any
     ) -> Request:
@@ -115,9 +127,18 @@ class Core:
         request = Request(self, operation, steps, facts)
         if self.listeners:
             nbytes = 0 if array is None else array.nbytes
-            request.event = Event(operation, self, purpose, source_line(), bytes=nbytes, **facts)
-            for listener in self.listeners:
-                listener.before(request.event)
+            request.event = Event(
+                operation,
+                self,
+                purpose,
+                source_line(),
+                bytes=nbytes,
+                blocking=self._blocking,
+                array=array,
+                **facts,
+            )
+            gates = [listener.before(request.event) for listener in self.listeners]
+            request.steps = _gated([gate for gate in gates if gate is not None], steps)
         return self.progress.start(request)
 
     def _check_rank(self, rank: int, what: str, any_source: bool = False) -> None:
@@ -133,3 +154,9 @@ class Core:
         if array.ndim == 0:
             raise ValueError(f"{operation} cuts x along axis 0, and x has shape (): give at least one dim")
         return array
+
+
+def _gated(gates: list[Iterable[TransportRequest]], steps: Steps) -> Steps:
+    """Let an operation begin when the listeners' requests are complete."""
+    yield from gates
+    return (yield from steps)

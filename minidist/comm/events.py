@@ -1,12 +1,14 @@
 """What listeners are told: one record for each operation, and where in the user's program it stands.
 
-A listener is any object with three methods; meters, guard and trace are listeners, and comm knows none of them:
+A listener has four methods; meters, guard and trace are listeners, and comm knows none of them:
 
-    before(event)    an operation begins; nothing has been sent yet, and raising an error here stops it
+    before(event)    an operation begins; nothing has been sent yet, and raising an error here stops it. What this
+                     returns, requests as an operation yields them, must be complete before anything is sent; None: go
     waiting(event)   the rank is about to sleep because the operation cannot go on yet (may come many times)
     after(event)     the operation is complete
+    waited(event)    the program has asked for the result: each `wait()`, and each `test()` that said True
 
-In all three a listener may talk to other ranks, on a communicator of its own that has no listeners.
+In all four a listener may talk to other ranks, on a communicator of its own that has no listeners.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
 
     from minidist.comm.core import Core
+    from minidist.comm.transport import TransportRequest
 
 _COMM = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(_COMM)) + os.sep
@@ -66,12 +70,27 @@ class Event:
     root: int | None = None
     peer: int | None = None  # rank in the communicator; ANY_SOURCE for any
     tag: int | None = None
+    blocking: bool = False  # the call comes back when the operation is complete: send, not isend
+    array: np.ndarray | None = field(default=None, repr=False, compare=False)  # read or filled until the end
     time: float = field(default_factory=time.monotonic)
 
+    @property
+    def call(self) -> str:
+        """The name of the method that the program has called: "isend"."""
+        return self.operation if self.blocking else f"i{self.operation}"
 
-class Listener(Protocol):
-    """Be told what a communicator does."""
 
-    def before(self, event: Event) -> Any: ...
-    def waiting(self, event: Event) -> Any: ...
-    def after(self, event: Event) -> Any: ...
+class Listener:
+    """Be told what a communicator does; what a listener does not ask about it leaves as it is here."""
+
+    def before(self, event: Event) -> Iterable[TransportRequest] | None:
+        """Hear that an operation begins."""
+
+    def waiting(self, event: Event) -> None:
+        """Hear that the rank is about to sleep."""
+
+    def after(self, event: Event) -> None:
+        """Hear that an operation is complete."""
+
+    def waited(self, event: Event) -> None:
+        """Hear that the program has asked for the result."""

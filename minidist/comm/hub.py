@@ -65,7 +65,7 @@ class Hub:
         self.verdicts: dict[int, Exception] = {}  # what a rank that is woken is to raise
         self.failed: tuple[int, BaseException] | None = None
 
-    def send(self, box: Box, send: Message) -> None:
+    def send(self, box: Box, send: Message, synchronous: bool = False) -> None:
         """Give a message to the first receive that fits, or leave it in the mailbox."""
         with self.lock:
             posted = self.posted.setdefault(box, [])
@@ -73,7 +73,7 @@ class Hub:
                 if receive.tag == send.tag and receive.source in (send.source, -1):
                     posted.remove(receive)
                     return self._meet(send, receive)
-            if send.data.size <= EAGER:
+            if send.data.size <= EAGER and not synchronous:
                 send.data = send.data.copy()
                 send.done = True
             self.sent.setdefault(box, []).append(send)

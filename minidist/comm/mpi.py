@@ -143,9 +143,10 @@ class Endpoint:
         self.payload_tags = range(tags // 2, tags // 4 * 3)
         self.collective_tags = range(tags // 4 * 3, tags)
 
-    def isend(self, array: np.ndarray, dest: int, tag: int) -> _Message:
+    def isend(self, array: np.ndarray, dest: int, tag: int, synchronous: bool = False) -> _Message:
         """Start to send the bytes of a C-ordered array."""
-        request = self.private.Isend([array, self.mpi.BYTE], dest, tag)
+        start = self.private.Issend if synchronous else self.private.Isend
+        request = start([array, self.mpi.BYTE], dest, tag)
         return _Message(self.mpi, request, array, self.members[dest])
 
     def irecv(self, buffer: np.ndarray, source: int, tag: int, exact: bool) -> _Message:

@@ -28,9 +28,10 @@ class PointToPoint(Core):
         """Start to send x; do not change it before `wait()` is over."""
         array = as_array(x)
         self._check_rank(dest, "dest")
+        synchronous = self._blocking and self.synchronous
 
         def steps(channel: Channel) -> Steps:
-            yield channel.send_message(array, dest)
+            yield channel.send_message(array, dest, synchronous)
 
         return self._point_to_point("send", steps, purpose, array, dest, tag)
 
@@ -40,7 +41,7 @@ class PointToPoint(Core):
             raise ValueError(
                 f"rank {dest} sends to itself and would wait for itself for ever: use isend or sendrecv"
             )
-        self.isend(x, dest, tag, purpose=purpose).wait()
+        self._now(self.isend, x, dest, tag, purpose=purpose)
 
     def irecv(self, out: np.ndarray, source: int, tag: int = 0, *, purpose: str = "user") -> Request:
         """Start to receive into `out`; `wait()` gives the rank it came from."""
@@ -67,7 +68,7 @@ class PointToPoint(Core):
 
         Raises MessageMismatch, with `out` untouched, if the message has another dtype or shape.
         """
-        return self.irecv(out, source, tag, purpose=purpose).wait()
+        return self._now(self.irecv, out, source, tag, purpose=purpose)
 
     def sendrecv(
         self, x: Any, dest: int, out: np.ndarray, source: int, tag: int = 0, *, purpose: str = "user"
@@ -86,4 +87,4 @@ class PointToPoint(Core):
             yield sends
             return came_from
 
-        return self._point_to_point("sendrecv", steps, purpose, array, source, tag).wait()
+        return self._now(self._point_to_point, "sendrecv", steps, purpose, array, source, tag)

@@ -47,6 +47,7 @@ class Request:
         """Wait until the operation is complete; give its result. Waiting again gives the same."""
         if not self.done:
             self.communicator.progress.wait(self)
+        self._tell_waited()
         if self.error is not None:
             raise self.error
         return self.result
@@ -55,9 +56,16 @@ class Request:
         """Move everything in flight as far as it can go; say whether this operation is complete."""
         if not self.done:
             self.communicator.progress.advance()
+        if self.done:
+            self._tell_waited()
         if self.error is not None:
             raise self.error
         return self.done
+
+    def _tell_waited(self) -> None:
+        if self.event is not None:
+            for listener in self.communicator.listeners:
+                listener.waited(self.event)
 
     def step(self) -> bool:
         """Go on as far as possible without waiting; say whether anything moved."""

@@ -39,10 +39,10 @@ class Endpoint:
         self.nodes = tuple(hub.nodes[member] for member in self.members)
         self.me = self.members[rank]
 
-    def isend(self, array: np.ndarray, dest: int, tag: int) -> Message:
+    def isend(self, array: np.ndarray, dest: int, tag: int, synchronous: bool = False) -> Message:
         """Start to send the bytes of a C-ordered array."""
         send = Message(self.me, self.members[dest], self.rank, tag, array, exact=False)
-        self.hub.send((self.context, dest), send)
+        self.hub.send((self.context, dest), send, synchronous)
         return send
 
     def irecv(self, buffer: np.ndarray, source: int, tag: int, exact: bool) -> Message:

@@ -42,8 +42,11 @@ class Endpoint(Protocol):
     collective_tags: range
     looks: int  # at a number in shared memory before a rank begins to wait; 0: ranks meet by messages
 
-    def isend(self, array: np.ndarray, dest: int, tag: int) -> TransportRequest:
-        """Start to send the bytes of a C-ordered array, which must not change before it is complete."""
+    def isend(self, array: np.ndarray, dest: int, tag: int, synchronous: bool = False) -> TransportRequest:
+        """Start to send the bytes of a C-ordered array, which must not change before it is complete.
+
+        synchronous: it is complete only when its receive has been started.
+        """
         ...
 
     def irecv(self, buffer: np.ndarray, source: int, tag: int, exact: bool) -> TransportRequest:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from minidist.comm import ANY_SOURCE, MessageMismatch
+from minidist.comm import ANY_SOURCE, DeadlockError, MessageMismatch
 from minidist.comm.message import INLINE
+from minidist.comm.threads import run_ranks
 
 LENGTHS = (0, 1, 7, INLINE // 8, INLINE // 8 + 1, 100_000)  # in the envelope, and on their own
 
@@ -247,3 +248,28 @@ def test_a_new_array_is_received_as_it_was_sent(comm):
                 send.wait()
     with pytest.raises(ValueError, match=f"source is {comm.size}, expected 0 to"):
         comm.irecv_new(comm.size)
+
+
+@pytest.mark.ranks(2)
+def test_a_synchronous_send_waits_for_its_receive_even_if_it_is_small(comm):
+    comm.synchronous = True
+    if comm.rank == 0:
+        order = []
+        answer = comm.irecv(np.empty(()), 1, tag=2)
+        comm.send(1.0, 1)
+        order.append("sent")
+        assert answer.test()  # rank 1 answered before it received
+    else:
+        comm.isend(2.0, 0, tag=2).wait()  # an isend is not concerned
+        assert comm.rank == 1
+        comm.recv(np.empty(()), 0)
+
+
+def test_two_ranks_that_send_first_stand_still_where_sends_are_synchronous():
+    def both_send(comm):
+        comm.synchronous = True
+        comm.send(1.0, 1 - comm.rank)
+        comm.recv(np.empty(()), 1 - comm.rank)
+
+    with pytest.raises(DeadlockError, match="send"):
+        run_ranks(both_send, 2)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from minidist.comm import ANY_SOURCE, CommError, Communicator
+from minidist.comm.events import Listener
 from minidist.comm.threads import run_ranks
 
 
@@ -91,7 +92,7 @@ def test_an_operation_that_was_interrupted_never_passes_for_complete(comm):
 # ---------------------------------------------------------------- listeners
 
 
-class Recorder:
+class Recorder(Listener):
     """Write down everything."""
 
     def __init__(self):
@@ -182,15 +183,11 @@ def test_a_listener_may_talk_on_its_own_communicator_and_refuse_an_operation(com
     private = comm.split(0)
     private.listeners = []
 
-    class AllMustAgree:
+    class AllMustAgree(Listener):
         def before(self, event):
             shapes = private.all_gather(np.array([event.shape]), purpose="guard")
             if not (shapes == shapes[0]).all():
                 raise CommError(f"shapes differ: {shapes.tolist()}")
-
-        def waiting(self, event): ...
-
-        def after(self, event): ...
 
     comm.listeners.append(AllMustAgree())
     assert np.all(comm.all_reduce(np.ones(3)) == comm.size)
@@ -233,6 +230,68 @@ def test_what_a_listener_raises_is_raised_as_it_is_and_takes_no_complete_operati
     with pytest.raises(CommError, match="not this one"):
         first.wait()  # both are complete by now
     assert (first.wait(), second.wait(), out.tolist()) == (0, 0, [1.0, 2.0])
+
+
+@pytest.mark.ranks(2, 3)
+def test_nothing_is_sent_before_what_a_listener_has_asked_for_is_complete(comm):
+    class OneByOne(Listener):
+        def __init__(self):
+            self.open, self.asked = False, 0
+
+        def before(self, event):
+            return [Gate(self)]
+
+    class Gate:
+        peer, source, count, done = None, -1, 0, False
+
+        def __init__(self, listener):
+            self.listener = listener
+
+        def test(self):
+            self.listener.asked += 1
+            return self.listener.open
+
+    listener = OneByOne()
+    comm.listeners.append(listener)
+    before = comm.counters["user"]
+    request = comm.iall_reduce(np.ones(3))
+    assert not request.test()
+    assert comm.counters["user"] == before
+    listener.open = True
+    assert np.all(request.wait() == comm.size)
+    assert listener.asked >= 2
+
+
+@pytest.mark.ranks(2)
+def test_listeners_are_told_which_call_was_made_and_when_its_result_is_asked_for(comm):
+    told = []
+
+    class Waits(Listener):
+        def before(self, event):
+            told.append(event.call)
+
+        def waited(self, event):
+            told.append(f"waited for {event.call}")
+
+    comm.listeners.append(Waits())
+    x = np.ones(2)
+    if comm.rank == 0:
+        comm.send(x, 1)
+        request = comm.isend(x, 1)
+        assert told == ["send", "waited for send", "isend"]
+        request.wait()
+        request.wait()
+        assert told[3:] == ["waited for isend"] * 2
+    else:
+        comm.recv(x, 0)
+        request = comm.irecv(x, 0)
+        while not request.test():
+            pass
+        assert told == ["recv", "waited for recv", "irecv", "waited for irecv"]
+    told.clear()
+    comm.all_gather(x)
+    comm.iall_gather(x).wait()
+    assert told == ["all_gather", "waited for all_gather", "iall_gather", "waited for iall_gather"]
 
 
 @pytest.mark.ranks(2)

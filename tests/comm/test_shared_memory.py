@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from minidist.comm import DeadlockError, MessageMismatch, NotShared, mapping
+from minidist.comm.events import Listener
 from minidist.comm.threads import run_ranks
 from minidist.errors import UserError
 from minidist.launch import mpiexec
@@ -96,17 +97,13 @@ def test_what_is_over_at_once_and_what_waits_may_take_turns(comm):
 
 @pytest.mark.ranks(2)
 def test_what_may_not_be_summed_at_once_is_refused_or_goes_the_long_way(comm):
-    class Listener:
+    class Counts(Listener):
         seen = 0
 
         def before(self, event):
             self.seen += 1
 
-        def waiting(self, event): ...
-
-        def after(self, event): ...
-
-    x, truth, listener = comm.allocate_shared(10), comm.allocate_shared(10, bool), Listener()
+    x, truth, listener = comm.allocate_shared(10), comm.allocate_shared(10, bool), Counts()
     x[...] = 1
     fixed = x[:5]
     fixed.flags.writeable = False

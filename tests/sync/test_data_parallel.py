@@ -11,7 +11,7 @@ import pytest
 
 from minidist.autograd import Parameter
 from minidist.comm import Communicator, Mesh, NotShared, world
-from minidist.comm.events import Event
+from minidist.comm.events import Event, Listener
 from minidist.data import loader
 from minidist.models import CNN, GPT, MLP
 from minidist.nn import Bucket, Linear, Module, flatten
@@ -146,7 +146,7 @@ def test_replicas_that_cannot_share_memory_send_and_say_so_once(comm: Communicat
         train(comm, "mlp", shared=True)
 
 
-class Recorded(DataParallel):
+class Recorded(DataParallel, Listener):
     """Write down, in order, what happens in a step."""
 
     def __init__(self, comm: Communicator, model: Module) -> None:
@@ -166,10 +166,6 @@ class Recorded(DataParallel):
     def before(self, event: Event) -> None:
         if event.purpose == "gradient":
             self.order.append("launch")
-
-    def waiting(self, event: Event) -> None: ...
-
-    def after(self, event: Event) -> None: ...
 
 
 @pytest.mark.ranks(2, 3)
