@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minidist.comm.threads import run_ranks
 from minidist.errors import UserError
 from minidist.launch.mpiexec import find_mpiexec
+from minidist.train.__main__ import main
 from minidist.train.report import check_writable, write_json
 
 REFERENCE = ["--dtype", "float64", "--optimizer", "sgd", "--momentum", "0.9", "--steps", "20"]
@@ -23,6 +25,11 @@ def start(ranks: int, *options: str) -> subprocess.CompletedProcess[str]:
     mpiexec = [find_mpiexec(), "-n", str(ranks)] if ranks else []
     command = [*mpiexec, sys.executable, "-m", "minidist.train", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def start_here(ranks: int, *options: str) -> list[int]:
+    """Run the command on ranks that are threads of this process: in no time; give their exit codes."""
+    return run_ranks(lambda comm: main(options), ranks)
 
 
 def result_of(path: Path, ranks: int, *options: str) -> dict[str, Any]:
@@ -42,8 +49,8 @@ def test_histories_equal_those_of_one_process(
     options = [*REFERENCE, "--model", model, "--batch", str(batch)]
     if model == "gpt":  # a short text, because the accuracy is computed over a tenth of it
         text = tmp_path / "text.txt"
-        text.write_text("All work and no play makes a dull text to learn from. " * 400)
-        options += ["--data-dir", str(text)]
+        text.write_text("All work and no play makes a dull text to learn from. " * 100)
+        options += ["--data-dir", str(text), "--layers", "1", "--width", "32"]
     one = result_of(tmp_path / "one.json", 0, *options)
     many = result_of(tmp_path / "many.json", ranks, *options, "--accumulate", str(pieces))
     assert (one["world_size"], many["world_size"]) == (1, ranks)
@@ -156,10 +163,9 @@ def test_the_counters_of_a_run_equal_the_prediction(tmp_path: Path, ranks: int, 
         assert all(0 <= sent <= in_all[purpose] for purpose, sent in in_steps.items())
 
 
-def test_explain_draws_who_holds_what_and_trains_nothing() -> None:
-    done = start(5, "--mesh", "data=2,pipe=2", "--sync", "parameter-server", "--explain")
-    assert done.returncode == 0, done.stderr
-    text = done.stdout
+def test_explain_draws_who_holds_what_and_trains_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert start_here(5, "--mesh", "data=2,pipe=2", "--sync", "parameter-server", "--explain") == [0] * 5
+    text = capsys.readouterr().out
     assert "test accuracy" not in text
     for line in (
         r"who holds what +data=0 +data=1",
@@ -219,20 +225,28 @@ WRONG = {
 ON_RANKS = {"a mesh that cannot be": 4, "too many stages": 4, "too many ranks for the heads": 3}
 
 
-@pytest.mark.parametrize(
-    ("what", "ranks"),
-    [
-        *((what, 0) for what in WRONG if what not in ON_RANKS),
-        *(("no examples", 3), ("a missing directory", 3), ("divergence", 3)),
-        *ON_RANKS.items(),
-    ],
-)
-def test_a_mistake_gets_one_sentence_and_exit_code_2(what: str, ranks: int) -> None:
+@pytest.mark.parametrize("what", [what for what in WRONG if what not in ON_RANKS])
+def test_a_mistake_gets_one_sentence_and_exit_code_2(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     options, words = WRONG[what]
-    done = start(ranks, *options)
+    assert main(options) == 2
+    said = capsys.readouterr().err
+    assert said.count(words) == 1, said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("what", ON_RANKS)
+def test_what_does_not_fit_the_number_of_ranks_is_refused_on_all(what: str) -> None:
+    options, words = WRONG[what]
+    with pytest.raises(UserError, match=re.escape(words)):
+        start_here(ON_RANKS[what], *options)
+
+
+@pytest.mark.parametrize("what", ["no examples", "a missing directory", "divergence"])
+def test_a_mistake_is_told_once_and_not_by_each_rank(what: str) -> None:
+    options, words = WRONG[what]
+    done = start(3, *options)
     assert done.returncode == 2, done.stderr
-    assert words in done.stderr
-    assert done.stderr.count(words) == 1, "printed once, not by each rank"
+    assert done.stderr.count(words) == 1, done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -250,10 +264,12 @@ def test_ranks_with_different_options_are_refused() -> None:
     assert "the options of rank 1 differ from those of rank 0" in done.stderr
 
 
-def test_help_shows_eight_options_and_help_all_the_rest() -> None:
-    short, long = start(0, "--help"), start(0, "--help-all")
-    assert short.returncode == long.returncode == 0
-    shown = {word for word in short.stdout.split() if word.startswith("--")} - {"--help", "--help-all"}
+def test_help_shows_eight_options_and_help_all_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    short = capsys.readouterr().out
+    assert main(["--help-all"]) == 0
+    long = capsys.readouterr().out
+    shown = {word for word in short.split() if word.startswith("--")} - {"--help", "--help-all"}
     assert len(shown) == 8, shown
     for option in [
         "--data-dir",
@@ -266,8 +282,8 @@ def test_help_shows_eight_options_and_help_all_the_rest() -> None:
         "--json",
         "--quiet",
     ]:
-        assert option in long.stdout
-        assert option not in short.stdout
+        assert option in long
+        assert option not in short
 
 
 def test_kernels_can_be_forced(tmp_path: Path) -> None:
