@@ -1,0 +1,262 @@
+"""The simulator: plays every rank's acts on a cluster, event by event, and writes down who did what when.
+
+    heap of events:   (when, whose strand goes on)            a strand: a rank's program, or one of its collectives
+
+        rank 0    program      compute | compute ........ | wait | update
+                  all_reduce             send, receive  send, receive      goes on beside it
+
+Take the earliest event, let its strand go on until it waits again, note when what it waits for will be there. So time
+passes from event to event, and nothing is computed or sent. A collective is the very generator of `comm/all_reduce.py`
+that real ranks run, on a channel that only notes the sizes: each of its messages is an event, and its bytes are right
+because it is the same code.
+
+A message occupies its sender's and its receiver's port for bytes / bandwidth, one after another where a port is asked
+for twice, and is there a latency later. On one machine each rank has a port; machines have as many as network cards.
+Where the cluster has no `background`, a rank moves its collectives only between two computations and while it waits.
+
+Not in it: what adding up costs, the operating system, ranks that are slower than others.
+Read next: `step.py`, which makes the acts of a training step.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+from minidist.comm.channel import Channel
+from minidist.plan import cost, messages
+from minidist.plan.acts import Act, Collect, Compute, Hold, Receive, Send, Wait
+from minidist.plan.cluster import Cluster
+from minidist.trace.timeline import Flow, Span, Timeline
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """Something that is complete at a time which may not be known yet."""
+
+    at: float | None = None
+    waiter: Strand | None = None
+    what: str = ""
+
+
+Steps = Generator[Iterable[Pending], None, None]
+
+
+class Strand:
+    """A row of steps that one rank takes: `clock` is where it has come to."""
+
+    def __init__(self, rank: int, at: float, own: bool) -> None:
+        self.rank, self.clock, self.own = rank, at, own  # own: the rank's program, not something beside it
+        self.steps: Steps
+        self.pending: list[Pending] = []
+        self.unknown = 0  # how many of them nobody knows the time of yet
+        self.done = Pending()
+
+
+class Player:
+    """Let time pass. `play` below is all that others need."""
+
+    def __init__(self, cluster: Cluster, ranks: int, played: Iterable[int], flows: bool = True) -> None:
+        self.cluster, self.timeline, self.flows = cluster, Timeline(ranks), flows
+        self.played = set(played)
+        self.nodes = cluster.places(ranks)
+        self.crowding = cluster.crowding(ranks)
+        self.events: list[tuple[float, bool, int, Strand]] = []
+        self.number = count()
+        self.strands: list[Strand] = []
+        self.busy = [0.0] * ranks  # until when each rank computes
+        self.free: dict[Hashable, float] = {}  # from when on each port is free
+        self.arrivals: dict[Hashable, deque[float]] = {}  # of messages that nobody has asked for yet
+        self.expected: dict[Hashable, deque[Pending]] = {}
+        self.meetings: dict[Hashable, list[Pending]] = {}
+        self.held = [0] * ranks
+
+    # ---- strands
+
+    def start(self, rank: int, at: float, steps: Callable[[Strand], Steps], own: bool = False) -> Strand:
+        """Begin a strand: it goes as far as it can at once."""
+        strand = Strand(rank, at, own)
+        strand.steps = steps(strand)
+        self.strands.append(strand)
+        self.go_on(strand)
+        return strand
+
+    def push(self, strand: Strand, at: float) -> None:
+        """Let a strand go on at a time. Of several on one rank its program comes last: ticks come first."""
+        heapq.heappush(self.events, (at, strand.own, next(self.number), strand))
+
+    def run(self) -> None:
+        """Take one event after another. ValueError if some strand never comes to its end."""
+        while self.events:
+            now, _, _, strand = heapq.heappop(self.events)
+            if not self.cluster.background and self.busy[strand.rank] > now:
+                self.push(strand, self.busy[strand.rank])
+                continue
+            strand.clock = now
+            self.go_on(strand)
+        stuck = [strand for strand in self.strands if strand.done.at is None]
+        if stuck:
+            waits = "; ".join(
+                f"rank {strand.rank} waits for {', '.join(p.what for p in strand.pending if p.at is None)}"
+                for strand in stuck[:4]
+            )
+            raise ValueError(f"these programs cannot come to their end: {waits}")
+
+    def go_on(self, strand: Strand) -> None:
+        """Take a strand's steps until it has to wait."""
+        while True:
+            pending = next(strand.steps, None)
+            if pending is None:
+                self.complete(strand.done, strand.clock)
+                return
+            strand.pending = list(pending)
+            unknown = [p for p in strand.pending if p.at is None]
+            for p in unknown:
+                p.waiter = strand
+            strand.unknown = len(unknown)
+            if unknown:
+                return
+            at = max((p.at or 0.0 for p in strand.pending), default=strand.clock)
+            if at > strand.clock:
+                self.push(strand, at)
+                return
+
+    def complete(self, pending: Pending, at: float) -> None:
+        """Say when something is complete, and let who waits for it go on then."""
+        pending.at = at
+        strand = pending.waiter
+        if strand is not None:
+            strand.unknown -= 1
+            if not strand.unknown:
+                self.push(strand, max(strand.clock, *(p.at or 0.0 for p in strand.pending)))
+
+    # ---- messages
+
+    def send(self, strand: Strand, dest: int, nbytes: int, tag: Hashable) -> Pending:
+        """Start a message; complete when it has left."""
+        source, began = strand.rank, strand.clock
+        here, there = self.nodes[source], self.nodes[dest]
+        if here == there:
+            link, out, into = self.cluster.within, (source, "out"), (dest, "into")
+        else:
+            link, cards = self.cluster.between, self.cluster.cards
+            out, into = (here, "card out", source % cards), (there, "card into", dest % cards)  # type: ignore[assignment]
+        start = max(began, self.free.get(out, 0.0), self.free.get(into, 0.0))
+        left = start + nbytes / link.bandwidth
+        self.free[out] = self.free[into] = left
+        arrival = left + link.latency
+        self.timeline.sent[source, dest] += nbytes
+        if self.flows:
+            self.timeline.flows.append(Flow(source, dest, began, arrival, nbytes, messages.name_of(tag)))
+        key = source, dest, tag
+        if self.expected.get(key):
+            self.complete(self.expected[key].popleft(), arrival)
+        else:
+            self.arrivals.setdefault(key, deque()).append(arrival)
+        return Pending(left)
+
+    def receive(self, strand: Strand, source: int, tag: Hashable) -> Pending:
+        """Start to wait for a message."""
+        key = source, strand.rank, tag
+        if self.arrivals.get(key):
+            return Pending(max(strand.clock, self.arrivals[key].popleft()))
+        pending = Pending(what=f"{messages.name_of(tag)} from rank {source}")
+        self.expected.setdefault(key, deque()).append(pending)
+        return pending
+
+    def meet(self, strand: Strand, members: int, tag: Hashable, seconds: float) -> Pending:
+        """Wait until so many strands have come, and then so many seconds."""
+        here = self.meetings.setdefault(tag, [])
+        here.append(Pending(what=f"the others at {messages.name_of(tag)}"))
+        if len(here) == members:
+            for pending in self.meetings.pop(tag):
+                if pending is not here[-1]:
+                    self.complete(pending, strand.clock + seconds)
+            here[-1].at = strand.clock + seconds
+        return here[-1]
+
+    def after(self, strand: Strand, seconds: float) -> Pending:
+        """Wait for so long; where messages move on a rank's own core, it computes nothing meanwhile."""
+        if not self.cluster.background:
+            self.busy[strand.rank] = max(self.busy[strand.rank], strand.clock + seconds)
+        return Pending(strand.clock + seconds)
+
+    # ---- what a rank does
+
+    def program(self, rank: int, acts: Iterable[Act], strand: Strand) -> Steps:
+        """Take the steps of a rank's own program."""
+        collects: dict[Hashable, tuple[Strand, Collect]] = {}
+        spans, sends = self.timeline.spans, []
+        for act in acts:
+            began = strand.clock
+            match act:
+                case Compute(kind, name, seconds, microbatch, chunk, layer):
+                    self.busy[rank] = began + seconds * self.crowding
+                    yield (Pending(self.busy[rank]),)
+                    place = {"microbatch": microbatch, "chunk": chunk, "layer": layer}
+                    spans.append(Span(rank, kind, name, began, strand.clock, **place))  # type: ignore[arg-type]
+                case Send(dest, nbytes, tag):
+                    sends.append(self.send(strand, dest, nbytes, tag))
+                case Receive(source, tag):
+                    yield (self.receive(strand, source, tag),)
+                    self.idle(strand, began, f"wait for {messages.name_of(tag)}", source)
+                case Collect():
+                    beside = self.start(rank, began, self.collective(rank, act))
+                    collects[act.tag] = beside, act
+                case Wait(tag):
+                    beside, started = collects.pop(tag)
+                    yield (beside.done,)
+                    self.idle(strand, began, f"wait for {started.operation}")
+                case Hold(nbytes):
+                    self.held[rank] += nbytes
+                    self.timeline.memory[rank].append((began, self.held[rank]))
+        began = strand.clock
+        yield sends
+        yield [beside.done for beside, _ in collects.values()]
+        self.idle(strand, began, "wait for what is on its way")
+
+    def idle(self, strand: Strand, began: float, name: str, peer: int | None = None) -> None:
+        """Write down that a rank waited."""
+        if strand.clock > began:
+            self.timeline.spans.append(Span(strand.rank, "idle", name, began, strand.clock, peer=peer))
+
+    def collective(self, rank: int, act: Collect) -> Callable[[Strand], Steps]:
+        """Give the steps of a rank's part in a collective."""
+
+        def steps(strand: Strand) -> Steps:
+            began, here = strand.clock, self.played.intersection(act.members)
+            comm = messages.Members(self, strand, act, self.nodes)
+            channel = Channel(cast(Any, comm), cast(Any, act.tag), "user")
+            if len(act.members) == len(here) > 1:
+                yield from messages.steps_of(act, channel)
+            elif len(act.members) > 1:
+                for dest, nbytes in messages.sent_by(act, rank, comm.nodes):
+                    self.timeline.sent[rank, dest] += nbytes
+                yield (self.meet(strand, len(here), act.tag, cost.seconds(act, self.cluster, comm.nodes)),)
+            nbytes = act.n * act.itemsize
+            span = Span(rank, "communication", act.operation, began, strand.clock, bytes=nbytes)
+            self.timeline.spans.append(span)
+
+        return steps
+
+
+def play(
+    programs: Mapping[int, Iterable[Act]], cluster: Cluster, ranks: int | None = None, flows: bool = True
+) -> Timeline:
+    """Play the acts of each rank on a cluster; ValueError if they cannot come to their end.
+
+    ranks: how many there are, if programs are not of all of them. A collective that has members without a program
+    takes the time of its closed formula, from when the others have come.
+    flows: whether to keep every message in the timeline; it is faster without.
+    """
+    player = Player(cluster, ranks or len(programs), programs, flows)
+    for rank, acts in programs.items():
+        player.start(rank, 0.0, partial(player.program, rank, acts), own=True)
+    player.run()
+    player.timeline.facts.update(simulated=True, cluster=cluster.name)
+    return player.timeline
