@@ -6,10 +6,11 @@ used for nothing else:
 
     an uncaught exception    the ranks that failed agree, in a moment, on who tells it: the lowest prints its
                              traceback, once, and ends the job
-    sys.exit(3)              the rank says so in one line and ends the job
+    sys.exit(3)              the rank says so in one line and ends the job; so does os._exit, whatever its code
     the end of the program   the rank says farewell and waits, politely, until all have; then MPI shuts down.
                              Whoever waits for a message of a rank that has left ends the job and says so
-    Ctrl-C                   as an exception, but in one line, with exit code 130
+    Ctrl-C, SIGTERM          as an exception, but in one line, with exit code 130, or 143; a training first ends its
+                             step (`stopping.py`)
 
 A rank that is killed can say nothing; there MPI itself ends the job. What is known here stands at module level,
 because an MPI rank is a process, and a process leaves only once.
@@ -23,10 +24,8 @@ import atexit
 import builtins
 import contextlib
 import faulthandler
-import glob
 import json
 import os
-import pathlib
 import signal
 import sys
 import threading
@@ -35,11 +34,12 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from minidist.comm import leftovers, stopping
 from minidist.comm.events import source_line
 from minidist.errors import UserError
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from mpi4py import MPI
 
@@ -49,14 +49,13 @@ WINDOW = 0.2  # seconds in which ranks that fail together hear of each other
 GRACE = 0.5  # seconds that a message of a rank that has left may still be under way ...
 LOOKS = 50  # ... and how often we must have looked for it: a process that was stopped has not looked
 NAP = 2e-3  # seconds
-REMAINS = ("/dev/shm/mpich_shm_*", "/dev/shm/sm_segment.*", "/tmp/hydra_hwloc_xmlfile_*")
-OLD = 300.0  # seconds after which no job is still starting
 FORWARDING = 0.1  # seconds for mpiexec to pass on what we wrote: it drops what it has not read at an Abort
 
 _world: MPI.Intracomm | None = None  # None: not installed
 _control: MPI.Intracomm  # the ranks' private line
 _failed: dict[int, dict[str, str]] = {}  # rank -> what it announced
 _finished: set[int] = set()  # ranks that have said farewell
+_os_exit_itself = os._exit
 _sends: list[Any] = []  # announcements on their way: (request, the bytes it reads)
 _suspicion: tuple[list[Any], float, int] = ([], 0.0, 0)  # (waiting requests, since when, looks)
 
@@ -73,11 +72,16 @@ def install(world: MPI.Intracomm) -> None:
     while not together.Test():  # Dup blocks inside MPI: enter it when all are there
         time.sleep(NAP / 2)
     _world, _control = world, world.Dup()
-    _unlink_shared_memory()
+    leftovers.unlink_shared_memory()
     if world.Get_rank() == 0:
-        _sweep()
+        leftovers.sweep()
     sys.excepthook = _uncaught
     sys.exit = builtins.exit = builtins.quit = _sys_exit  # type: ignore[assignment]
+    os._exit = _os_exit
+    if threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    ):
+        signal.signal(signal.SIGTERM, _terminated)
     atexit.register(farewell)
     os.register_at_fork(after_in_child=_forget)
     faulthandler.enable()
@@ -98,7 +102,8 @@ def look(pending: Iterable[TransportRequest], describe: Callable[[], str]) -> No
     global _suspicion
     if _world is None:
         return
-    _listen()
+    stopping.look()
+    listen()
     if not _finished:
         return
     waiting = list(pending)
@@ -117,33 +122,14 @@ def look(pending: Iterable[TransportRequest], describe: Callable[[], str]) -> No
         _fail(say, say, code=1)
 
 
-def _unlink_shared_memory() -> None:
-    """Take away the name of MPICH's shared-memory file, which all ranks have mapped by now.
-
-    MPICH itself does so only in an orderly shutdown: every job that ends otherwise leaves some MB behind.
-    """
-    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
-        for path in {line.split()[-1] for line in maps if "/dev/shm/mpich_shm_" in line}:
-            pathlib.Path(path).unlink(missing_ok=True)
-
-
-def _sweep() -> None:
-    """Remove what this user's earlier jobs left: those that were killed while they started, and mpiexec at an Abort.
-
-    The ranks of a job that lives have opened such files in MPI's start, so at this age nobody needs the name.
-    """
-    for path in (path for pattern in REMAINS for path in glob.glob(pattern)):
-        with contextlib.suppress(OSError):  # another rank was faster
-            found = os.stat(path)
-            if found.st_uid == os.getuid() and found.st_ctime < time.time() - OLD:
-                os.unlink(path)
-
-
 def _forget() -> None:
     """Be an ordinary process again: a child that a rank has forked is not a rank."""
     global _world
     _world = None
     sys.excepthook = sys.__excepthook__
+    os._exit = _os_exit_itself
+    if signal.getsignal(signal.SIGTERM) is _terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _sys_exit(code: Any = None, /) -> NoReturn:
@@ -160,9 +146,25 @@ class _Exit(SystemExit):
 
     def __del__(self) -> None:
         leaving = sys is not None and sys._getframe().f_back is None
-        if leaving and _world is not None and self.code not in (None, 0):
+        if leaving and _world is not None and self.code not in (None, 0) and not _said_farewell():
             say = f"called sys.exit({self.code!r}): ending the job"
             _fail(say, say, code=((self.code & 0xFF) or 1) if isinstance(self.code, int) else 1)
+
+
+def _os_exit(status: int) -> NoReturn:
+    """Take the place of os._exit: at once, but not without a word."""
+    if _world is not None and not _said_farewell():
+        say = f"called os._exit({status}) at {source_line()}: ending the job"
+        _fail(say, say, code=(status & 0xFF) or 1)
+    _os_exit_itself(status)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """Take the place of what SIGTERM does by itself; a second one is not waited for."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if _said_farewell():
+        os.kill(os.getpid(), signal.SIGTERM)
+    _fail("was ended by SIGTERM", "was ended by SIGTERM", code=143)
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
@@ -182,7 +184,7 @@ def _fail(summary: str, text: str, code: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # we are about to end anyway
     me = _world.Get_rank()
     _failed[me] = {"summary": summary[:1000], "text": text[-3000:]}  # the end of a traceback says most
-    _announce({"failed": _failed[me]})
+    announce({"failed": _failed[me]})
     _listen_for(WINDOW)
     if min(_failed) != me:
         _listen_for(5 * WINDOW)  # that rank tells it and ends the job; if it cannot any more, we do
@@ -201,33 +203,41 @@ def _fail(summary: str, text: str, code: int) -> NoReturn:
     with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # all is said; MPICH would add "application called MPI_Abort"
     _world.Abort(code)  # of the whole world: on a duplicate, MPICH often replaces our exit code by 9
-    os._exit(code)
+    _os_exit_itself(code)
 
 
 def farewell() -> None:
     """Say that this rank has finished, and stay until all have; called at exit."""
-    if _world is None or _world.Get_rank() in _finished:
+    if _world is None or _said_farewell():
         return
     try:
         _finished.add(_world.Get_rank())
-        _announce({"finished": True})
+        announce({"finished": True})
         while len(_finished) < _world.Get_size() or not all(request.Test() for request, _ in _sends):
-            _listen()
+            listen()
             time.sleep(NAP)
     except KeyboardInterrupt:
         _fail("was interrupted", "interrupted: ending the job", code=130)
 
 
-def _announce(what: dict[str, Any]) -> None:
+def _said_farewell() -> bool:
+    return _world is not None and _world.Get_rank() in _finished
+
+
+def announce(what: dict[str, Any]) -> None:
     """Tell all other ranks, without waiting for anyone."""
+    if _world is None:
+        return
     content = bytearray(json.dumps(what).encode())
     for rank in range(_control.Get_size()):
         if rank != _control.Get_rank():
             _sends.append((_control.Isend(content, rank), content))
 
 
-def _listen() -> None:
+def listen() -> None:
     """Hear what other ranks have announced."""
+    if _world is None:
+        return
     from mpi4py import MPI
 
     status = MPI.Status()
@@ -237,6 +247,8 @@ def _listen() -> None:
         said = json.loads(content.decode())
         if "failed" in said:
             _failed[status.Get_source()] = said["failed"]
+        elif "stop" in said:
+            stopping.heard(status.Get_source(), said["stop"])
         else:
             _finished.add(status.Get_source())
 
@@ -244,7 +256,7 @@ def _listen() -> None:
 def _listen_for(seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        _listen()
+        listen()
         time.sleep(NAP)
 
 

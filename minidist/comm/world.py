@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minidist.comm import threads
+from minidist.comm import siblings, threads
 from minidist.comm.communicator import Communicator
 from minidist.errors import UserError
 
@@ -135,6 +135,9 @@ def nobody_leaves_unnoticed(facts: LauncherFacts) -> Iterator[None]:
         yield
     except (SystemExit, KeyboardInterrupt) as error:
         if facts.size != 1 and os.name == "posix" and not isinstance(error, _Refused):
+            # After Ctrl-C, which all ranks get, rank 0 says it for all.
+            time.sleep(min(0.2 * (facts.rank or 0), 1.0))
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             print(f"[rank {facts.rank}] left while MPI was starting: {error!r}", file=sys.stderr, flush=True)
             time.sleep(0.1)  # for mpiexec to pass that on
             os.kill(os.getpid(), signal.SIGTERM)
@@ -167,15 +170,16 @@ def mpich_under_open_mpi(environ: Mapping[str, str], library: str) -> bool:
 def start_mpi(MPI: Any) -> Any:
     """Start MPI, which waits for all other ranks to come here, and return the communicator of all.
 
-    MPI's start cannot be interrupted from Python. If a rank never comes (it has ended without importing minidist),
-    this rank ends after PATIENCE seconds, and its stack says that it stood here.
+    MPI's start cannot be interrupted from Python, so ranks of one machine wait for each other before it. If a rank of
+    another machine never comes, this rank ends after PATIENCE seconds, and its stack says that it stood here.
     """
     if not MPI.Is_initialized():
-        faulthandler.dump_traceback_later(PATIENCE, exit=True)
         try:
             with warnings.catch_warnings():  # mpi4py warns of a foreign mpiexec; we refuse it, in other words
                 warnings.filterwarnings("ignore", "suspicious MPI execution environment")
-                MPI.Init_thread()
+                with siblings.together():
+                    faulthandler.dump_traceback_later(PATIENCE, exit=True)
+                    MPI.Init_thread()
         finally:
             faulthandler.cancel_dump_traceback_later()
     return MPI.COMM_WORLD

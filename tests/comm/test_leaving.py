@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from minidist.comm import leaving
+from minidist.comm import leftovers
 from minidist.errors import UserError
 from minidist.launch import mpiexec
 
@@ -179,28 +179,45 @@ if comm.rank == 2:
     assert (code, out.split(), said) == (0, ["4"] * 4, [])
 
 
-@pytest.mark.parametrize("way", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(5)", "os._exit(0)"])
-def test_a_rank_that_dies_without_a_word_ends_the_job_and_leaves_no_file(run, way):
-    code, out, _ = run(f"""
+def test_a_rank_that_is_killed_ends_the_job_and_leaves_no_file(run):
+    code, out, _ = run("""
 if comm.rank == 2:
     print(*[line.split()[5] for line in open("/proc/self/maps") if "/dev/shm/mpich_shm_" in line])
-    {way}
+    os.kill(os.getpid(), signal.SIGKILL)
 comm.barrier()
 """)
-    # mpiexec ends the job in all three cases, but now and then takes the 0 for its exit code. minidist.launch does
-    # not: see tests/launch/test_command.py.
-    assert code != 0 or way == "os._exit(0)"
+    assert code != 0
     assert not [path for path in out.split() if Path(path).exists()]
+
+
+@pytest.mark.parametrize(
+    ("leave", "code", "words"),
+    [
+        ("os._exit(5)", 5, "called os._exit(5) at program.py:9: ending the job"),
+        ("os._exit(0)", 1, "called os._exit(0) at program.py:9: ending the job"),
+        ("os.kill(os.getpid(), signal.SIGTERM)", 143, "was ended by SIGTERM"),
+    ],
+)
+def test_os_exit_and_sigterm_end_all_ranks_in_one_line(run, leave, code, words):
+    got, _, said = run(f"""
+if comm.rank == 2:
+    {leave}
+comm.barrier()
+""")
+    assert got == code
+    assert [line.replace(line[line.find("/") : line.rfind("/") + 1], "") for line in said] == [
+        f"[rank 2] {words}"
+    ]
 
 
 def test_only_old_remains_of_this_user_are_swept_away(tmp_path, monkeypatch):
     left, other = tmp_path / "mpich_shm_1", tmp_path / "a file of the user"
-    monkeypatch.setattr(leaving, "REMAINS", (f"{tmp_path}/mpich_shm_*", f"{tmp_path}/not/there/*"))
+    monkeypatch.setattr(leftovers, "REMAINS", (f"{tmp_path}/mpich_shm_*", f"{tmp_path}/not/there/*"))
     for age, stays in ((3600.0, True), (-1.0, False)):
         left.touch()
         other.touch()
-        monkeypatch.setattr(leaving, "OLD", age)
-        leaving._sweep()
+        monkeypatch.setattr(leftovers, "OLD", age)
+        leftovers.sweep()
         assert (left.exists(), other.exists()) == (stays, True)
 
 
@@ -255,10 +272,11 @@ def start_three(script):
         ("sys.exit(0)", "rank 1 has already finished the program"),
         ("sys.exit(3)", "rank 1 has already finished the program"),
         ("raise SystemExit(3)", "rank 1 has already finished the program"),
+        ("os._exit(0)", "[rank 0] rank 1 ended before MPI was up"),
     ],
 )
 def test_a_rank_that_leaves_before_mpi_is_up_ends_the_job(tmp_path, leave, words):
-    if OPEN_MPI and "xit" in leave:
+    if OPEN_MPI and "xit(" in leave:
         pytest.skip(
             "Open MPI's mpiexec ends the job itself, or cannot be told; README says that MPICH is the default"
         )

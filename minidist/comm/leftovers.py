@@ -1,0 +1,42 @@
+"""What MPI leaves behind in shared memory and temporary folders when a job ends in disorder.
+
+    /dev/shm/mpich_shm_*          MPICH: some MB for each job that is killed or aborted
+    /dev/shm/sm_segment.*         Open MPI: one for each rank, if its mpiexec is killed
+    /tmp/hydra_hwloc_xmlfile_*    MPICH's mpiexec, at an Abort
+
+A file's name is only needed until all ranks have opened it. So each rank takes the names away when MPI is up, and what
+is killed before that is found by the next job. Read next: `leaving.py`, which calls this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import pathlib
+import time
+
+REMAINS = ("/dev/shm/mpich_shm_*", "/dev/shm/sm_segment.*", "/tmp/hydra_hwloc_xmlfile_*")
+OLD = 300.0  # seconds after which no job is still starting
+
+
+def unlink_shared_memory() -> None:
+    """Take away the name of MPICH's shared-memory file, which all ranks have mapped by now.
+
+    MPICH itself does so only in an orderly shutdown: every job that ends otherwise leaves some MB behind.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        for path in {line.split()[-1] for line in maps if "/dev/shm/mpich_shm_" in line}:
+            pathlib.Path(path).unlink(missing_ok=True)
+
+
+def sweep() -> None:
+    """Remove what this user's earlier jobs left: those that were killed while they started, and mpiexec at an Abort.
+
+    The ranks of a job that lives have opened such files in MPI's start, so at this age nobody needs the name.
+    """
+    for path in (path for pattern in REMAINS for path in glob.glob(pattern)):
+        with contextlib.suppress(OSError):  # another rank was faster
+            found = os.stat(path)
+            if found.st_uid == os.getuid() and found.st_ctime < time.time() - OLD:
+                os.unlink(path)
