@@ -12,7 +12,15 @@ a grid), `two_level.py` (the ranks of several machines), and `on_tape.py` (colle
 
 from minidist.comm.communicator import Communicator
 from minidist.comm.core import ANY_SOURCE, PURPOSES
-from minidist.comm.errors import CommError, DeadlockError, MessageMismatch, NotShared, RankStopped
+from minidist.comm.errors import (
+    CollectiveMismatch,
+    CommError,
+    DeadlockError,
+    MessageMismatch,
+    NotShared,
+    RankStopped,
+    RequestFault,
+)
 from minidist.comm.mesh import Mesh
 from minidist.comm.progress import Request
 from minidist.comm.world import world
@@ -20,6 +28,7 @@ from minidist.comm.world import world
 __all__ = [
     "ANY_SOURCE",
     "PURPOSES",
+    "CollectiveMismatch",
     "CommError",
     "Communicator",
     "DeadlockError",
@@ -28,5 +37,6 @@ __all__ = [
     "NotShared",
     "RankStopped",
     "Request",
+    "RequestFault",
     "world",
 ]

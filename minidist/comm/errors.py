@@ -4,13 +4,38 @@ A wrong argument (a rank that does not exist, a read-only buffer) is a plain `Va
 before anything is sent. The errors here are about what *other* ranks did or did not do.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
 
 class CommError(RuntimeError):
-    """Say what went wrong between ranks."""
+    """Say what went wrong between ranks.
+
+    What the guard has found says also its `kind`, the world ranks concerned, and "file:line" of each of them.
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        kind: str = "",
+        ranks: Sequence[int] = (),
+        lines: Mapping[int, str] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.kind, self.ranks, self.lines = kind, tuple(sorted(ranks)), dict(lines or {})
 
 
 class MessageMismatch(CommError):
     """Say that a message is not what its receiver expected: dtype, shape or size differ."""
+
+
+class CollectiveMismatch(MessageMismatch):
+    """Say that ranks call different collectives, or the same one with arguments that do not fit together."""
+
+
+class RequestFault(CommError):
+    """Say that a request, or an array that it reads or fills, was not used as it must be."""
 
 
 class DeadlockError(CommError):
