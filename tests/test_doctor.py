@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from minidist import doctor
-from minidist import doctor_findings as judge
 from minidist.comm.world import LauncherFacts, world_problem
-from minidist.doctor_findings import Finding, Mpi, Trial
+from minidist.doctor import __main__ as doctor
+from minidist.doctor import findings as judge
+from minidist.doctor.findings import Finding, Mpi, Trial
 
 MPICH = Mpi(version="4.1.2", library="MPICH Version:      5.0.2\nMPICH Release date: Fri Sep 25")
 OPEN_MPI = Mpi(version="4.1.2", library="Open MPI v5.0.11, package: Open MPI user@localhost Distribution")
@@ -241,7 +241,7 @@ def test_the_whole_examination_runs_on_this_machine():
 
 def test_an_unknown_kernel_path_is_a_finding_and_not_a_traceback(monkeypatch):
     monkeypatch.setenv("MINIDIST_KERNELS", "bogus")
-    program = "from minidist import doctor; print(doctor.look_at_kernels())"
+    program = "from minidist.doctor import __main__ as doctor; print(doctor.look_at_kernels())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "'bogus' is not available here" in done.stdout
     assert "unset MINIDIST_KERNELS" in done.stdout

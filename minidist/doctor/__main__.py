@@ -3,7 +3,7 @@
 Whatever keeps ranks from starting, or makes them slow, is looked at in turn. Each finding is one line, a
 problem comes with its remedy, and the exit code is 1 if there is a problem, else 0.
 
-This file asks the machine for facts; what they mean is judged in `doctor_findings.py`, which to read next.
+This file asks the machine for facts; what they mean is judged in `findings.py`, which to read next.
 MPI is looked at from child processes only: a broken one ends the process that loads it, and must not end the
 doctor.
 """
@@ -32,9 +32,9 @@ ASKED_PATH = os.environ.pop("MINIDIST_KERNELS", "")
 
 import minidist  # noqa: E402
 from minidist import _kernels as kernels  # noqa: E402
-from minidist import doctor_findings as judge  # noqa: E402
 from minidist.comm.world import launcher_facts, mpiexec_beside_python  # noqa: E402
-from minidist.doctor_findings import Finding, Mpi, Trial  # noqa: E402
+from minidist.doctor import findings as judge  # noqa: E402
+from minidist.doctor.findings import Finding, Mpi, Trial  # noqa: E402
 from minidist.errors import UserError  # noqa: E402
 from minidist.launch import mpiexec as launching  # noqa: E402
 from minidist.machine import core_count  # noqa: E402

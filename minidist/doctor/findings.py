@@ -1,7 +1,7 @@
 """What the doctor makes of the facts: each function takes plain facts, asks nobody, and returns a `Finding`.
 
 So a test can show it a machine that it does not have: no MPI at all, a foreign mpiexec, a name that does not
-resolve. Where the facts come from is `doctor.py`.
+resolve. Where the facts come from is `__main__.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
