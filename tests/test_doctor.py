@@ -4,13 +4,19 @@ import importlib.util
 import socket
 import subprocess
 import sys
+import threading
+import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from minidist.comm.world import LauncherFacts, world_problem
 from minidist.doctor import __main__ as doctor
 from minidist.doctor import findings as judge
+from minidist.doctor import speed
 from minidist.doctor.findings import Finding, Mpi, Trial
+from minidist.doctor.speed import Speed
 
 MPICH = Mpi(version="4.1.2", library="MPICH Version:      5.0.2\nMPICH Release date: Fri Sep 25")
 OPEN_MPI = Mpi(version="4.1.2", library="Open MPI v5.0.11, package: Open MPI user@localhost Distribution")
@@ -90,6 +96,12 @@ def test_one_wheel_or_none_is_no_problem(wheels):
 )
 def test_ranks_that_do_not_start_are_a_problem_with_its_remedy(trial, remedy):
     assert remedy in at(trial, OPEN_MPI).remedy
+
+
+def test_what_mpiexec_said_is_quoted_without_the_box_around_it():
+    box = "=" * 40
+    finding = at(Trial((), f"\n{box}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n{box}"))
+    assert "BAD TERMINATION" in finding.got
 
 
 def test_an_mpi_without_mpiexec_is_a_problem():
@@ -186,6 +198,49 @@ def test_a_full_shared_memory_is_a_problem_and_none_is_not():
     assert "docker run --shm-size" in judge.judge_shared_memory(2**20).remedy
     assert not judge.judge_shared_memory(64 * 2**20).remedy  # what Docker gives by default is enough
     assert not judge.judge_shared_memory(None).remedy
+
+
+def test_what_ranks_do_is_said_and_only_what_no_machine_should_do_is_a_problem():
+    good = Speed(8, 1.2, 4e-6, 1e10, (1e-4, 4e-4), 1e-6)
+    found = list(judge.judge_speed(good, 2))
+    assert [finding.what for finding in found] == ["ranks", "messages", "all-reduce", "clock"]
+    assert found[0].got == "8 started in 1.2 s on 2 cores, where they take turns"
+    assert found[1].got == "4 us for 8 bytes, 10.0 GB/s for 1 MiB"
+    assert found[2].got == "of 1 MiB: 0.10 ms on 2 ranks, 0.40 ms on 4"
+    assert not any(finding.remedy for finding in found)
+    slow = list(judge.judge_speed(replace(good, latency=5e-3, clock=2.0), 4))
+    assert [bool(finding.remedy) for finding in slow] == [False, True, False, True]
+    (failed,) = judge.judge_speed(Speed(error="8 ranks did not start"), 2)
+    assert "8 ranks did not start" in failed.got
+    assert failed.remedy
+
+
+def test_optional_packages_that_are_missing_are_no_problem():
+    some = judge.judge_packages("notebooks", {"jupyterlab": "4.6", "matplotlib": None}, "tutorials")
+    assert some.got == "jupyterlab 4.6; without matplotlib: if wanted, `pip install 'minidist[tutorials]'`"
+    assert not some.remedy
+    assert judge.judge_packages("site", {"sphinx": "9.0"}, None).got == "sphinx 9.0"
+
+
+@pytest.mark.ranks(2, transports=("threads",))
+def test_a_clock_that_is_ahead_is_measured_by_ping_pong(comm):
+    class Ahead:
+        """A rank's own clock: rank 1's is 5 s ahead."""
+
+        @staticmethod
+        def perf_counter():
+            return time.perf_counter() + 5 * (threading.get_ident() == second)
+
+    second = int(comm.broadcast(np.array(threading.get_ident()), root=1))
+    speed.time = Ahead
+    try:
+        latency, clock = speed.ping_pong(comm, 8)
+        comm.barrier()
+    finally:
+        speed.time = time
+    if comm.rank == 0:
+        assert abs(clock - 5) < 0.1
+        assert 0 < latency < 0.1
 
 
 def test_a_problem_is_printed_with_its_remedy_and_makes_the_exit_code_1(monkeypatch, capsys):

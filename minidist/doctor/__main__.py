@@ -34,6 +34,7 @@ import minidist  # noqa: E402
 from minidist import _kernels as kernels  # noqa: E402
 from minidist.comm.world import launcher_facts, mpiexec_beside_python  # noqa: E402
 from minidist.doctor import findings as judge  # noqa: E402
+from minidist.doctor import speed  # noqa: E402
 from minidist.doctor.findings import Finding, Mpi, Trial  # noqa: E402
 from minidist.errors import UserError  # noqa: E402
 from minidist.launch import mpiexec as launching  # noqa: E402
@@ -42,6 +43,8 @@ from minidist.machine import core_count  # noqa: E402
 if ASKED_PATH:
     os.environ["MINIDIST_KERNELS"] = ASKED_PATH
 
+NOTEBOOKS = ("jupyterlab", "ipykernel", "matplotlib")
+SITE = ("sphinx", "myst-nb", "furo")
 SECONDS_FOR_MPI = 30.0  # two ranks on a cold and busy machine start well within this
 
 # Not started: where a world of one starts, Open MPI leaves a file behind.
@@ -92,8 +95,13 @@ def examine() -> Iterator[Finding]:
             yield judge.judge_no_mpiexec()
         for path in paths:
             by_name = path == shutil.which("mpiexec")
-            yield judge.judge_mpiexec(path, by_name, try_mpiexec(path), mpi, mpiexec_beside_python())
+            trial = try_mpiexec(path)
+            yield judge.judge_mpiexec(path, by_name, trial, mpi, mpiexec_beside_python())
+            if path == paths[0] and trial.worlds == (2, 2):  # the one that our own launcher takes
+                yield from judge.judge_speed(speed.measure(), core_count())
     yield judge.judge_slurm(os.environ, mpi)
+    yield judge.judge_packages("notebooks", look_for(*NOTEBOOKS), "tutorials")
+    yield judge.judge_packages("site", look_for(*SITE), None)
     yield judge.judge_downloads(os.environ, os.path.exists)
 
 
@@ -142,6 +150,15 @@ def look_for_wheels() -> list[str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             if importlib.metadata.version(name) != "0.0.0":  # the empty stub of native Windows
                 found.append(name)
+    return found
+
+
+def look_for(*packages: str) -> dict[str, str | None]:
+    """Return the version of each package, None where it is not installed."""
+    found: dict[str, str | None] = dict.fromkeys(packages)
+    for name in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
     return found
 
 

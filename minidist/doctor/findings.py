@@ -4,13 +4,16 @@ So a test can show it a machine that it does not have: no MPI at all, a foreign 
 resolve. Where the facts come from is `__main__.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from minidist.comm.world import LauncherFacts, launcher_facts, world_problem
+from minidist.doctor.speed import Speed
 from minidist.launch.mpiexec import HOW_TO_GET_MPI
 
+SLOW_MESSAGE = 2e-3  # seconds: what only a network takes
+CLOCK = 1e-3  # seconds that clocks of one machine may seem to be apart
 SMALL_SHARED_MEMORY = 16 * 2**20  # bytes; MPICH takes 1 MiB and 1 MiB more for each rank
 
 
@@ -134,9 +137,42 @@ def judge_mpiexec(path: str, by_name: bool, trial: Trial, mpi: Mpi, beside: str 
             "see whether the host name resolves (above), and whether a firewall or VPN stops local traffic"
         )
         return Finding("mpiexec", f"{path}: two ranks did not start in time", remedy)
-    said = trial.output.strip().splitlines() or ["nothing"]
+    said = [line for line in trial.output.splitlines() if line.strip("= ")] or [
+        "nothing"
+    ]  # MPICH draws a box
     remedy = f"see all of it: `{path} -n 2 python -m mpi4py.bench helloworld`"
     return Finding("mpiexec", f"{path}: two ranks did not start; it said: {said[0].strip()}", remedy)
+
+
+def judge_speed(speed: Speed, cores: int) -> Iterator[Finding]:
+    """Judge what ranks do here. Few cores make them slow, which is no fault; far apart clocks are one."""
+    if speed.error:
+        remedy = "look at the lines above first; then free memory, or try fewer ranks"
+        yield Finding("ranks", f"they could not be measured: {speed.error}", remedy)
+        return
+    turns = f" on {cores} core{'s' * (cores > 1)}, where they take turns" if speed.ranks > cores else ""
+    yield Finding("ranks", f"{speed.ranks} started in {speed.start:.1f} s{turns}")
+    pace = f"{speed.latency * 1e6:.0f} us for 8 bytes, {speed.bandwidth / 1e9:.1f} GB/s for 1 MiB"
+    slow = "ranks on one machine need microseconds: is a firewall, a VPN or a sanitizer between them?"
+    yield Finding("messages", pace, slow if speed.latency > SLOW_MESSAGE and cores > 1 else "")
+    two, four = (seconds * 1e3 for seconds in speed.reduced)
+    yield Finding("all-reduce", f"of 1 MiB: {two:.2f} ms on 2 ranks, {four:.2f} ms on 4")
+    off = (
+        ""
+        if abs(speed.clock) < max(CLOCK, speed.latency)
+        else "timelines will be drawn wrong: report this machine"
+    )
+    yield Finding("clock", f"ranks 0 and 1 differ by {abs(speed.clock) * 1e6:.0f} us", off)
+
+
+def judge_packages(what: str, versions: Mapping[str, str | None], extra: str | None) -> Finding:
+    """Say which of some optional packages are there; that one is missing is no fault."""
+    there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    missing = [name for name, version in versions.items() if version is None]
+    if not missing:
+        return Finding(what, there)
+    how = f"`pip install 'minidist[{extra}]'`" if extra else f"`pip install {' '.join(missing)}`"
+    return Finding(what, f"{there or 'nothing'}; without {', '.join(missing)}: if wanted, {how}")
 
 
 def judge_slurm(environment: Mapping[str, str], mpi: Mpi) -> Finding:
