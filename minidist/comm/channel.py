@@ -19,6 +19,7 @@ from minidist.comm.progress import Steps
 
 if TYPE_CHECKING:
     from minidist.comm.core import Core
+    from minidist.comm.events import Event
     from minidist.comm.transport import TransportRequest
 
 Place = Callable[[message.Header, int], np.ndarray]  # (header, sender) -> the C-ordered array to be filled
@@ -32,6 +33,7 @@ class Channel:
         self.rank, self.size = comm.rank, comm.size
         # Within a collective messages of one pair arrive in order, so header and payload may share a tag.
         self.payload_tag = tag if payload_tag is None else payload_tag
+        self.event: Event | None = None  # of a message that listeners have been told of
 
     def send(self, array: np.ndarray, dest: int) -> TransportRequest:
         """Send the bytes of a C-ordered array whose size the receiver knows."""
@@ -77,6 +79,9 @@ class Channel:
         request = endpoint.irecv(envelope, source, self.tag, exact=False)
         yield (request,)
         header, inline = message.unpack(envelope[: request.count])
+        if self.event is not None:
+            for listener in self.comm.listeners:
+                listener.arriving(self.event, header, request.source)
         refusal: Exception | None = None
         try:
             array = place(header, request.source)

@@ -138,7 +138,7 @@ class Communicator(PointToPoint):
                 return staged.all_reduce(channel, scratch, self._collectives, array, out)
             return all_reduce.all_reduce(channel, array, op, reduce_two, out, algorithm)
 
-        return self._collective("all_reduce", steps, purpose, array, reduction=op)
+        return self._collective("all_reduce", steps, purpose, array, reduction=op, out=out)
 
     def _scratch_for(self, x: np.ndarray, op: str, algorithm: str | None) -> staged.Scratch | None:
         """Give the scratch if x is to go through it: because it was asked for, or because that is the fastest way."""
@@ -212,7 +212,7 @@ class Communicator(PointToPoint):
         def steps(channel: Channel) -> Steps:
             return collectives.all_gather(channel, array, out)
 
-        return self._collective("all_gather", steps, purpose, array)
+        return self._collective("all_gather", steps, purpose, array, out=out)
 
     def broadcast(self, x: Any, root: int = 0, *, purpose: str = "user") -> np.ndarray:
         """Give every rank the root's x.
@@ -233,7 +233,10 @@ class Communicator(PointToPoint):
         def steps(channel: Channel) -> Steps:
             return collectives.broadcast(channel, array, given, root)
 
-        return self._collective("broadcast", steps, purpose, given if array is None else array, root=root)
+        mine = given if array is None else array
+        return self._collective(
+            "broadcast", steps, purpose, mine, root=root, out=given if array is None else None
+        )
 
     def reduce(self, x: Any, op: str = "sum", root: int = 0, *, purpose: str = "user") -> np.ndarray | None:
         """Give the root the sum ("prod", "max", "min") of all ranks' x, the others None."""

@@ -94,6 +94,7 @@ class Core:
         array: np.ndarray | None,
         peer: int,
         tag: int,
+        **facts: Any,
     ) -> Request:
         """Start to send or receive one message; a large payload travels under a tag of its own."""
         largest, tags = self.endpoint.largest_tag, self.endpoint.payload_tags
@@ -101,7 +102,7 @@ class Core:
             raise ValueError(f"tag is {tag}, expected 0 to {largest}")
         self._messages += 1
         channel = Channel(self, tag, purpose, tags[self._messages % len(tags)])
-        return self._start(operation, steps(channel), purpose, array, peer=peer, tag=tag)
+        return self._start(operation, steps(channel), purpose, array, channel, peer=peer, tag=tag, **facts)
 
     def _now(self, start: Callable[..., Request], *arguments: Any, **options: Any) -> Any:
         """Start an operation and wait for it: the form of a call that comes back with the result."""
@@ -113,7 +114,13 @@ class Core:
         return request.wait()
 
     def _start(
-        self, operation: str, steps: Steps, purpose: str, array: np.ndarray | None, **facts: Any
+        self,
+        operation: str,
+        steps: Steps,
+        purpose: str,
+        array: np.ndarray | None,
+        channel: Channel | None = None,
+        **facts: Any,
     ) -> Request:
         """Tell the listeners, who may refuse by raising, and start an operation."""
         if purpose not in PURPOSES:
@@ -137,6 +144,8 @@ class Core:
                 array=array,
                 **facts,
             )
+            if channel is not None:
+                channel.event = request.event
             gates = [listener.before(request.event) for listener in self.listeners]
             request.steps = _gated([gate for gate in gates if gate is not None], steps)
         return self.progress.start(request)

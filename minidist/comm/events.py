@@ -1,14 +1,20 @@
 """What listeners are told: one record for each operation, and where in the user's program it stands.
 
-A listener has four methods; meters, guard and trace are listeners, and comm knows none of them:
+These are a listener's methods; meters, guard and trace are listeners, and comm knows none of them:
 
     before(event)    an operation begins; nothing has been sent yet, and raising an error here stops it. What this
                      returns, requests as an operation yields them, must be complete before anything is sent; None: go
     waiting(event)   the rank is about to sleep because the operation cannot go on yet (may come many times)
+    arriving(event, header, source)     a message has come for this receive; nothing of it has been written yet
     after(event)     the operation is complete
-    waited(event)    the program has asked for the result: each `wait()`, and each `test()` that said True
+    failed(event)    it has ended without a result, or will never be complete
+    waited(event)    the program has asked for the result with `wait()`
+    tested(event)    the program has heard from `test()` that the operation is complete
 
-In all four a listener may talk to other ranks, on a communicator of its own that has no listeners.
+    ended()          the rank's program has ended in good order: what is to be said of it, as plain data
+    all_ended(said)  all ranks' have: what each of them has said (told on one rank; nobody else is there any more)
+
+In those above the gap a listener may talk to other ranks, on a communicator of its own that has no listeners.
 """
 
 from __future__ import annotations
@@ -20,12 +26,13 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
 
     from minidist.comm.core import Core
+    from minidist.comm.message import Header
     from minidist.comm.transport import TransportRequest
 
 _COMM = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -54,6 +61,19 @@ def source_line(frame: FrameType | None = None) -> str:
     return ours
 
 
+def is_engines(frame: FrameType | None = None) -> bool:
+    """Say whether minidist itself, and not the user's program, has called the method of comm that is being run."""
+    frame = frame or sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_COMM):
+        frame = frame.f_back
+    return is_ours(frame)
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Say whether a frame runs minidist's code."""
+    return frame.f_code.co_filename.startswith(_PACKAGE)
+
+
 @dataclass(frozen=True)
 class Event:
     """Tell a listener about one operation of one rank."""
@@ -69,9 +89,11 @@ class Event:
     reduction: str | None = None
     root: int | None = None
     peer: int | None = None  # rank in the communicator; ANY_SOURCE for any
+    dest: int | None = None  # of a sendrecv, whose peer is the source
     tag: int | None = None
     blocking: bool = False  # the call comes back when the operation is complete: send, not isend
     array: np.ndarray | None = field(default=None, repr=False, compare=False)  # read or filled until the end
+    out: np.ndarray | None = field(default=None, repr=False, compare=False)  # filled; may be array itself
     time: float = field(default_factory=time.monotonic)
 
     @property
@@ -89,8 +111,24 @@ class Listener:
     def waiting(self, event: Event) -> None:
         """Hear that the rank is about to sleep."""
 
+    def arriving(self, event: Event, header: Header, source: int) -> None:
+        """Hear that a message has come for a receive."""
+
     def after(self, event: Event) -> None:
         """Hear that an operation is complete."""
 
+    def failed(self, event: Event) -> None:
+        """Hear that an operation has ended without a result."""
+
     def waited(self, event: Event) -> None:
         """Hear that the program has asked for the result."""
+
+    def tested(self, event: Event) -> None:
+        """Hear that the program has been told of the end; where nothing else is said, as if it had waited."""
+        self.waited(event)
+
+    def ended(self) -> Any:
+        """Say what the others should know when this rank's program has ended."""
+
+    def all_ended(self, said: list[Any]) -> None:
+        """Hear what all ranks have said at their end."""

@@ -51,7 +51,7 @@ class PointToPoint(Core):
         def steps(channel: Channel) -> Steps:
             return collectives.receive(channel, out, source)
 
-        return self._point_to_point("recv", steps, purpose, out, source, tag)
+        return self._point_to_point("recv", steps, purpose, out, source, tag, out=out)
 
     def irecv_new(self, source: int, tag: int = 0, *, purpose: str = "user") -> Request:
         """Start to receive an array whose dtype and shape only the sender knows; `wait()` gives it."""
@@ -87,4 +87,6 @@ class PointToPoint(Core):
             yield sends
             return came_from
 
-        return self._now(self._point_to_point, "sendrecv", steps, purpose, array, source, tag)
+        return self._now(
+            self._point_to_point, "sendrecv", steps, purpose, array, source, tag, dest=dest, out=out
+        )

@@ -47,7 +47,9 @@ class Request:
         """Wait until the operation is complete; give its result. Waiting again gives the same."""
         if not self.done:
             self.communicator.progress.wait(self)
-        self._tell_waited()
+        if self.event is not None:
+            for listener in self.communicator.listeners:
+                listener.waited(self.event)
         if self.error is not None:
             raise self.error
         return self.result
@@ -56,16 +58,12 @@ class Request:
         """Move everything in flight as far as it can go; say whether this operation is complete."""
         if not self.done:
             self.communicator.progress.advance()
-        if self.done:
-            self._tell_waited()
+        if self.done and self.event is not None:
+            for listener in self.communicator.listeners:
+                listener.tested(self.event)
         if self.error is not None:
             raise self.error
         return self.done
-
-    def _tell_waited(self) -> None:
-        if self.event is not None:
-            for listener in self.communicator.listeners:
-                listener.waited(self.event)
 
     def step(self) -> bool:
         """Go on as far as possible without waiting; say whether anything moved."""
@@ -100,6 +98,9 @@ class Request:
         self.error, self.done = error, True
         self.communicator.progress.abandoned += self.pending
         self.steps.close()
+        if self.event is not None:
+            for listener in self.communicator.listeners:
+                listener.failed(self.event)
 
     def describe(self) -> str:
         """Say what this operation is and whom it waits for."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from minidist.comm import guard
 from minidist.comm.events import Event, Listener
+from minidist.comm.guard.requests import Requests
 
 if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
@@ -20,7 +21,7 @@ class Guard(Listener):
 
     def __init__(self, comm: Communicator) -> None:
         self.comm = comm
-        comm.listeners.append(self)
+        comm.listeners += [self, Requests()]
         comm.synchronous = guard.is_on(guard.SEND)
 
     def before(self, event: Event) -> list[TransportRequest] | None:

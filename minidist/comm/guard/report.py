@@ -37,6 +37,20 @@ def note(error: CommError, time: float | None = None) -> None:
         os.fsync(file.fileno())
 
 
+def note_first(error: CommError) -> None:
+    """Append a fault that every rank may find by itself: one of a kind, of the rank that found it first."""
+    path = os.environ.get("MINIDIST_GUARD_REPORT")
+    if not path:
+        return
+    import fcntl  # not on native Windows
+
+    with open(path, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        if not any(json.loads(line)["kind"] == error.kind for line in file):
+            note(error)
+
+
 def warn(kind: str, text: str, ranks: Sequence[int], lines: Mapping[int, str]) -> None:
     """Print what does not stop the program; called by the lowest rank concerned."""
     warning = CommError(HEAD + text, kind, ranks, lines)
