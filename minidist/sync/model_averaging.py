@@ -140,6 +140,8 @@ class ModelAveraging(Sync):
             norm = clipping.update(self.mesh, self.groups, self.optimizer, self.clip_norm)
         else:  # 0, found by the same messages
             norm = clipping.norm(self.mesh, self.groups)
+        if not math.isfinite(norm):
+            return norm  # it must not reach the others: whoever trains stops here
         self._steps += 1
         self._targets += own
         self._left -= 1

@@ -117,6 +117,8 @@ class ParameterServer(Sync):
             if partial.is_partial(bucket.group):
                 self._push_parts(bucket)
         norm = math.nan if self.lockstep else clipping.norm(self.mesh, self.groups)
+        if not (self.lockstep or math.isfinite(norm)):
+            return norm  # the servers must not apply it: whoever trains stops here
         self._clock += 1
         self.push(norm)
         self._share = None

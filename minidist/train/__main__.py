@@ -7,6 +7,7 @@ is shown in report.py. What a run will send is known beforehand (forecast.py): `
 """
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from minidist.split.gather import whole_weights
 from minidist.split.replica import Batch
 from minidist.sync.parameter_server import Link
 from minidist.sync.server import Server
-from minidist.train import explain, mode_options, stories
+from minidist.train import explain, mode_options, nonfinite, stories
 from minidist.train.agree import agree
 from minidist.train.arrangement import arrange
 from minidist.train.forecast import forecast, forecast_server, total
@@ -109,18 +110,24 @@ def train(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> tuple[
     n = len(dataset.train_inputs)
     targets = dataset.train_labels[0].size  # per example: 1, or one for each position of a text
     steps = len(batch_sizes(options, dataset))
-    history = History(comm, steps, comm.rank == 0 and not options.quiet, options.lr)
+    history = History(comm, steps, comm.rank == 0 and not options.quiet)
     before = sent_so_far(comm)
     comm.barrier(purpose="control")  # so nobody's first step counts in what another sends before its own
     began, waited = time.perf_counter(), comm.progress.seconds
     for epoch, rows, count in plan(options, n, steps, mesh.coordinates["data"], mesh.size("data")):
         inputs = as_model_input(dataset.train_inputs[rows], options.dtype)
         divisor = sync.divisor(len(rows) * targets, count * targets)
-        loss = replica.forward_backward(Batch(inputs, dataset.train_labels[rows], divisor))
+        batch = Batch(inputs, dataset.train_labels[rows], divisor)
+        loss = replica.forward_backward(batch)
+        found = (
+            None if math.isfinite(loss) else nonfinite.search_forward(setup, batch)
+        )  # before the update hides it
         loss *= divisor / (count * targets)  # this rank's share of the mean over the global batch
         total = comm.iall_reduce(np.array(loss), purpose="control")
         norm = sync.step()
         history.step(epoch, count, total, norm, sync.lockstep)
+        summed = history.losses[-1] if sync.lockstep else loss
+        nonfinite.check(options, setup, batch, history.steps, summed, norm, found)
     sync.finish()
     history.finish()
     history.sent = sent_so_far(comm) - before
@@ -153,7 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if options.json and comm.rank == 0:
             check_writable(options.json)
-        result = run(options, comm)
+        with np.errstate(all="ignore"):  # what is not finite is found in nonfinite.py, on all ranks together
+            result = run(options, comm)
         if options.explain:
             return 0
         if comm.rank == 0 and not options.quiet:

@@ -5,13 +5,11 @@ lockstep it is waited for. Where one may be ahead of another, waiting would hold
 there a loss is written down when it has arrived.
 """
 
-import math
 from collections import deque
 
 import numpy as np
 
 from minidist.comm import PURPOSES, Communicator, Request
-from minidist.errors import UserError
 from minidist.train.report import Progress
 
 
@@ -23,21 +21,25 @@ class History:
     sent: by this rank in all steps, messages and bytes of each purpose; written down at the end.
     """
 
-    def __init__(self, comm: Communicator, steps: int, shown: bool, lr: float) -> None:
+    def __init__(self, comm: Communicator, steps: int, shown: bool) -> None:
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.examples = 0
         self.sent = np.zeros((len(PURPOSES), 2), np.int64)
-        self._lr = lr
         self._progress = Progress(comm, steps, shown)
         self._pending: deque[tuple[int, int, Request]] = deque()  # epoch, examples, the loss on its way
 
     def step(self, epoch: int, examples: int, loss: Request, norm: float, lockstep: bool) -> None:
-        """Take note of one step; raise UserError if the training has diverged."""
+        """Take note of one step."""
         self.norms.append(norm)
         self._pending.append((epoch, examples, loss))
         while self._pending and (lockstep or self._pending[0][2].test()):
             self._write_down()
+
+    @property
+    def steps(self) -> int:
+        """How many steps this rank has made."""
+        return len(self.norms)
 
     def finish(self) -> None:
         """Wait for the losses that are still on their way."""
@@ -49,9 +51,4 @@ class History:
         loss = float(request.wait())
         self.losses.append(loss)
         self.examples += examples
-        if not math.isfinite(loss):
-            raise UserError(
-                f"the loss became {loss} in step {len(self.losses)}: the training diverged; "
-                f"try --lr {self._lr / 10:g} or --clip-norm 1"
-            )
         self._progress.step(epoch, len(self.losses), loss, examples)
