@@ -143,7 +143,7 @@ class Communicator(PointToPoint):
     def _scratch_for(self, x: np.ndarray, op: str, algorithm: str | None) -> staged.Scratch | None:
         """Give the scratch if x is to go through it: because it was asked for, or because that is the fastest way."""
         if algorithm == "staged":
-            scratch = self._scratch()
+            scratch = self._scratch(x, op)
             if scratch is None:
                 raise NotShared(
                     f"the ranks of {self.name!r} cannot share memory, which algorithm='staged' needs"
@@ -151,14 +151,20 @@ class Communicator(PointToPoint):
             return scratch
         if algorithm is not None or not staged.suits(self, x, op):
             return None
-        scratch = self._scratch()
+        scratch = self._scratch(x, op)
         return None if scratch is None or scratch.crowded else scratch
 
-    def _scratch(self) -> staged.Scratch | None:
+    def _scratch(self, array: np.ndarray, op: str) -> staged.Scratch | None:
         """Give the scratch through which arrays are reduced; the first call, on all ranks at once, makes it."""
         if self._staged is False:
             quiet = Communicator(self.endpoint, self.name)  # has counters of its own, which nobody reads
-            quiet.progress, quiet._collectives = self.progress, self._collectives
+            quiet.progress, quiet._collectives, quiet.key = self.progress, self._collectives, self.key
+            if (
+                self.listeners
+            ):  # what follows is no part of any call; so here they hear of the one that is made
+                quiet.listeners, facts = self.listeners, {"reduction": op}
+                quiet._now(quiet._collective, "all_reduce", collectives.barrier, "control", array, **facts)
+                quiet.listeners = []
             self._staged = staged.make_scratch(quiet)
             self._collectives = quiet._collectives
         return self._staged or None
@@ -193,7 +199,8 @@ class Communicator(PointToPoint):
         def steps(channel: Channel) -> Steps:
             return collectives.reduce_scatter(channel, array, reduce_two, pieces)
 
-        return self._collective("reduce_scatter", steps, purpose, array, reduction=op)
+        rows = tuple(piece.stop - piece.start for piece in pieces)
+        return self._collective("reduce_scatter", steps, purpose, array, reduction=op, counts=rows)
 
     def all_gather(self, x: Any, out: np.ndarray | None = None, *, purpose: str = "user") -> np.ndarray:
         """Give every rank all ranks' x, joined along axis 0. Row counts may differ; a 0-d value is one row.
@@ -296,10 +303,17 @@ class Communicator(PointToPoint):
         mine = np.array([[color is not None, color or 0, key]], dtype=np.int64)
         # No rank ends this before every rank has come. That makes it a polite barrier, which MPI's own split
         # needs before it: that one has no non-blocking form, and whoever waited inside it would keep a core.
-        table = self.all_gather(mine, purpose="control").tolist()  # size rows of [takes part, color, key]
+        gathered = self._now(
+            self._collective, "split", lambda channel: collectives.all_gather(channel, mine), "control"
+        )
+        table = gathered.tolist()  # size rows of [takes part, color, key]
         group = [(row[2], rank) for rank, row in enumerate(table) if row[0] and row[1] == color]
         endpoint = self.endpoint.split(number, color, [rank for _, rank in sorted(group)])
-        return None if endpoint is None else Communicator(endpoint, name or f"{self.name}/{color}", self)
+        if endpoint is None:
+            return None
+        new = Communicator(endpoint, name or f"{self.name}/{color}", self)
+        new.key = (*self.key, number, color)
+        return new
 
     def free(self) -> None:
         """Give back what MPI keeps for this communicator, of which it has some 2,000; all its ranks call this.
@@ -309,10 +323,12 @@ class Communicator(PointToPoint):
         """
         if self.parent is None:
             raise CommError(f"{self.name!r} was not split from another communicator and stays until the end")
-        self.barrier(purpose="control")
+        self._now(self._collective, "free", collectives.barrier, "control")
         self.freed, self._staged = True, None
         self.endpoint.free()
 
     def alone(self, name: str) -> Communicator:
         """Form a communicator of this rank alone; needs no other rank and sends nothing."""
-        return Communicator(self.endpoint.alone(), name, self)
+        new = Communicator(self.endpoint.alone(), name, self)
+        new.key = (*self.key, "alone", self.rank)
+        return new

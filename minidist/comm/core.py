@@ -32,6 +32,9 @@ class Core:
         self.endpoint, self.name, self.parent = endpoint, name, parent
         self.rank: int = endpoint.rank
         self.size: int = endpoint.size
+        self.key: tuple[object, ...] = (
+            parent.key if parent else ()
+        )  # equal on all its ranks, and nowhere else
         self.members: tuple[int, ...] = endpoint.members  # world ranks, in the order of the ranks here
         self.nodes: tuple[int, ...] = endpoint.nodes  # of each rank here: which machine it is on
         self.transport: str = endpoint.transport  # "mpi" or "threads"

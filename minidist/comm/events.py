@@ -88,6 +88,7 @@ class Event:
     bytes: int = 0  # of this rank's array
     reduction: str | None = None
     root: int | None = None
+    counts: tuple[int, ...] | None = None  # of a reduce_scatter: rows for each rank
     peer: int | None = None  # rank in the communicator; ANY_SOURCE for any
     dest: int | None = None  # of a sendrecv, whose peer is the source
     tag: int | None = None

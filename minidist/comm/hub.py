@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from minidist.comm.transport import TransportRequest
 
 EAGER = 5 * 1024  # bytes, an envelope's: a send up to this size is buffered and complete at once, as in MPI
+LONG = 0.25  # seconds after which a rank that waits is judged though others still run
 Context = tuple[object, ...]  # what tells one communicator from all others
 Box = tuple[Context, int]  # (communicator, receiver)
 
@@ -37,7 +38,7 @@ class Message:
         self.owner, self.peer = owner, peer  # world ranks; peer None: any
         self.source, self.tag = source, tag  # the sender's rank in the communicator; -1: any
         self.data = data.reshape(-1).view(np.uint8)
-        self.exact = exact
+        self.exact, self.sending = exact, False
         self.count = 0
         self.done = False
         self.error: Exception | None = None
@@ -64,6 +65,8 @@ class Hub:
         self.waiting: dict[int, Request] = {}  # the ranks that sleep, and what each waits for
         self.verdicts: dict[int, Exception] = {}  # what a rank that is woken is to raise
         self.failed: tuple[int, BaseException] | None = None
+        # Who watches the ranks finds out more exactly who can never go on, and says it in its own words.
+        self.judge: Callable[[Hub, bool], Mapping[int, Exception]] | None = None
 
     def send(self, box: Box, send: Message, synchronous: bool = False) -> None:
         """Give a message to the first receive that fits, or leave it in the mailbox."""
@@ -108,7 +111,8 @@ class Hub:
             self.waiting[rank] = request
             self._look_around()
             while rank in self.waiting:
-                self.news[rank].wait()
+                if not self.news[rank].wait(None if self.judge is None else LONG) and rank in self.waiting:
+                    self._look_around(long=True)
             verdict = self.verdicts.pop(rank, None)
             if verdict is not None:
                 for boxes in (self.posted, self.sent):  # what nobody waits for any more must meet nobody
@@ -124,12 +128,14 @@ class Hub:
                 self.failed = (rank, error)
             self._look_around()
 
-    def _look_around(self) -> None:
-        """Find ranks that can never go on; called whenever a rank begins to wait or ends."""
+    def _look_around(self, long: bool = False) -> None:
+        """Find ranks that can never go on; called whenever a rank begins to wait, has waited `long`, or ends."""
         if self.failed is not None:
             failed, error = self.failed
             why = f"stopped because rank {failed} raised {type(error).__name__}: {error}"
             self._wake({rank: RankStopped(f"rank {rank} {why}") for rank in self.waiting})
+        elif self.judge is not None:
+            self._wake(self.judge(self, long))
         elif set(self.waiting) == self.living:
             self._wake({rank: DeadlockError(f"no rank can go on:{self._story()}") for rank in self.waiting})
         else:

@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from minidist.comm import leftovers, stopping
+from minidist.comm.errors import CommError
 from minidist.comm.events import source_line
 from minidist.errors import UserError
 
@@ -173,6 +174,8 @@ def _uncaught(kind: type[BaseException], error: BaseException, tb: TracebackType
         _fail("was interrupted", "interrupted: ending the job", code=130)
     if isinstance(error, UserError):
         _fail(str(error), str(error), code=2)
+    if isinstance(error, CommError) and error.kind:  # the guard's report says it all, the same on all ranks
+        _fail(str(error).partition("\n")[0], str(error), code=1)
     summary = traceback.format_exception_only(kind, error)[-1].strip()
     _fail(f"raised {summary}", "".join(traceback.format_exception(kind, error, tb)).rstrip(), code=1)
 

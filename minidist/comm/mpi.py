@@ -51,6 +51,7 @@ class _Message:
         self._status: MPI.Status | None = None  # of a receive
         self._exact = False
         self.peer, self.source, self.count, self.done = peer, -1, 0, False
+        self.sending, self.tag = False, -1
 
     def test(self) -> bool:
         """Say whether it is complete."""
@@ -84,12 +85,12 @@ class _FromAnyone(_Message):
 
     def __init__(self, mpi: Any, private: MPI.Comm, data: np.ndarray, tag: int) -> None:
         super().__init__(mpi, mpi.REQUEST_NULL, data, None)
-        self._private, self._tag = private, tag
+        self._private, self.tag = private, tag
         self._found = False
 
     def test(self) -> bool:
         if not self._found:
-            message = self._private.Improbe(self._mpi.ANY_SOURCE, self._tag)
+            message = self._private.Improbe(self._mpi.ANY_SOURCE, self.tag)
             if message is None:
                 return False
             self._request, self._found = message.Irecv([self._data, self._mpi.BYTE]), True
@@ -102,21 +103,21 @@ class _Arrival:
     A rank that gives an array of another size may send it instead, and would wait for ours: so both are told.
     """
 
-    source, count = -1, 0
+    source, count, sending = -1, 0, False
 
     def __init__(
         self, numbers: np.ndarray, place: int, number: int, peer: int, private: MPI.Comm, rank: int, tag: int
     ) -> None:
         self._numbers, self._place, self._number = numbers, place, number
-        self._private, self._rank, self._tag = private, rank, tag
+        self._private, self._rank, self.tag = private, rank, tag
         self.peer: int | None = peer
         self.done = False
 
     def test(self) -> bool:
         """Say whether that rank has come."""
         self.done = kernels.has_reached(self._numbers, self._place, self._number)
-        if not self.done and self._private.Iprobe(self._rank, self._tag):
-            self._private.Isend(np.empty(0, np.uint8), self._rank, self._tag)
+        if not self.done and self._private.Iprobe(self._rank, self.tag):
+            self._private.Isend(np.empty(0, np.uint8), self._rank, self.tag)
             raise MessageMismatch(
                 f"rank {self._rank} sends what this rank reduces in shared memory: do all ranks give arrays of the "
                 "same shape and dtype, and call the same function?"
@@ -141,13 +142,16 @@ class Endpoint:
         tags = min(mpi.COMM_WORLD.Get_attr(mpi.TAG_UB) + 1, 2**27)  # MPICH offers 2**29
         self.largest_tag = tags // 2 - 1
         self.payload_tags = range(tags // 2, tags // 4 * 3)
-        self.collective_tags = range(tags // 4 * 3, tags)
+        self.collective_tags = range(tags // 4 * 3, tags // 8 * 7)
+        self.guard_tags = range(tags // 8 * 7, tags)
 
     def isend(self, array: np.ndarray, dest: int, tag: int, synchronous: bool = False) -> _Message:
         """Start to send the bytes of a C-ordered array."""
         start = self.private.Issend if synchronous else self.private.Isend
         request = start([array, self.mpi.BYTE], dest, tag)
-        return _Message(self.mpi, request, array, self.members[dest])
+        message = _Message(self.mpi, request, array, self.members[dest])
+        message.sending, message.tag = True, tag
+        return message
 
     def irecv(self, buffer: np.ndarray, source: int, tag: int, exact: bool) -> _Message:
         """Start to fill a C-ordered array; `exact`: with exactly its number of bytes. Source -1: any."""
@@ -156,7 +160,7 @@ class Endpoint:
         else:
             request = self.private.Irecv([buffer, self.mpi.BYTE], source, tag)
             received = _Message(self.mpi, request, buffer, self.members[source])
-        received._status, received._exact = self.mpi.Status(), exact
+        received._status, received._exact, received.tag = self.mpi.Status(), exact, tag
         return received
 
     def iall_reduce(self, array: np.ndarray, op: str) -> _Message:

@@ -82,7 +82,7 @@ class Request:
         except StopIteration as end:
             self.result = end.value
         except BaseException as error:  # kept for whoever waits for this operation, and raised there
-            if isinstance(error, MessageMismatch):
+            if isinstance(error, MessageMismatch) and not error.kind:
                 error.args = (f"{self.describe()}: {error}",)
             self.fail(error)
             if not isinstance(error, Exception):  # Ctrl-C is not this operation's own, and cannot wait

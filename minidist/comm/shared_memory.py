@@ -31,6 +31,7 @@ from minidist import _kernels as kernels
 from minidist._kernels.reference import COMPLETE, MEETING, SUMMED, UNLIKE
 from minidist.comm.arrays import cut, is_plain
 from minidist.comm.channel import Channel
+from minidist.comm.collectives import all_gather
 from minidist.comm.errors import MessageMismatch
 from minidist.comm.progress import Steps
 from minidist.comm.reductions import working_dtype
@@ -54,7 +55,9 @@ class SharedMemory:
     def __init__(self, comm: Communicator, n: int, dtype: np.dtype) -> None:
         self.endpoint = comm.endpoint
         mine = np.array([[n, zlib.crc32(dtype.str.encode())]])
-        asked = comm.all_gather(mine, purpose="control")  # (ranks, 2)
+        asked = comm._now(  # (ranks, 2)
+            comm._collective, "allocate_shared", lambda channel: all_gather(channel, mine), "control"
+        )
         if n < 0 or (asked != asked[0]).any():
             raise MessageMismatch(
                 f"this rank asks for {n} numbers of {dtype}, the ranks for {asked[:, 0].tolist()}: "
@@ -126,6 +129,7 @@ class Turn:
 
     peer: int | None = None
     source, count = -1, 0
+    sending, tag = False, -1
 
     def __init__(self, shared: SharedMemory, number: int) -> None:
         self.shared, self.number, self.done = shared, number, False

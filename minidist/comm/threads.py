@@ -31,7 +31,8 @@ class Endpoint:
     looks = 0
     largest_tag = 2**26 - 1  # as on MPI
     payload_tags = range(2**26, 2**26 + 2**25)
-    collective_tags = range(2**26 + 2**25, 2**27)
+    collective_tags = range(2**26 + 2**25, 2**27 - 2**24)
+    guard_tags = range(2**27 - 2**24, 2**27)
 
     def __init__(self, hub: Hub, context: Context, members: Sequence[int], rank: int) -> None:
         self.hub, self.context, self.members, self.rank = hub, context, tuple(members), rank
@@ -42,6 +43,7 @@ class Endpoint:
     def isend(self, array: np.ndarray, dest: int, tag: int, synchronous: bool = False) -> Message:
         """Start to send the bytes of a C-ordered array."""
         send = Message(self.me, self.members[dest], self.rank, tag, array, exact=False)
+        send.sending = True
         self.hub.send((self.context, dest), send, synchronous)
         return send
 

@@ -22,6 +22,8 @@ class TransportRequest(Protocol):
     peer: int | None  # world rank of the other side; None for any
     source: int  # once received: the sender's rank in the communicator
     count: int  # once received: bytes
+    sending: bool
+    tag: int
     done: bool  # whether it was complete when last looked at
 
     def test(self) -> bool:
@@ -40,6 +42,7 @@ class Endpoint(Protocol):
     largest_tag: int  # tags of the user's messages: 0 to this
     payload_tags: range
     collective_tags: range
+    guard_tags: range
     looks: int  # at a number in shared memory before a rank begins to wait; 0: ranks meet by messages
 
     def isend(self, array: np.ndarray, dest: int, tag: int, synchronous: bool = False) -> TransportRequest:

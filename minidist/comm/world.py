@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minidist.comm import siblings, threads
+from minidist.comm import guard, siblings, threads
 from minidist.comm.communicator import Communicator
 from minidist.errors import UserError
 
@@ -87,7 +87,10 @@ def world() -> Communicator:
 
     Calling it again gives the same one. Raises UserError if the ranks that were started do not find each other.
     """
-    return threads.this_rank() or _world_of_this_process()
+    comm = threads.this_rank() or _world_of_this_process()
+    if os.environ.get("MINIDIST_GUARD", "0") not in ("", "0"):
+        guard.watch(comm)
+    return comm
 
 
 @functools.cache

@@ -1,38 +1,239 @@
 """The guard itself: what it does when a rank begins an operation, is about to sleep, and has ended one.
 
+A rank that waits looks around before each nap. On threads the hub asks for the verdict (`comm/hub.py`): there nothing
+is ever under way. On MPI a rank says on the board what it waits for, and counts how often it has looked. Ranks that are
+stuck by what the board says may still be reached by a message that is under way; so they are only when *each* of them
+has looked LOOKS times more and none has moved. A rank that computes, or is stopped, does not look: it is never accused.
+
 Read `fingerprints.py` (before), `graph.py` and `verdict.py` (while a rank waits) next.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import atexit
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from minidist.comm import guard
+from minidist.comm.arrays import describe
+from minidist.comm.errors import CommError, NotShared
 from minidist.comm.events import Event, Listener
+from minidist.comm.guard import fingerprints
+from minidist.comm.guard.board import LOOKS, STATE, STRETCH, VERSION, Board
+from minidist.comm.guard.fingerprints import Agreement
+from minidist.comm.guard.graph import Message, Operation, Standing, stuck
+from minidist.comm.guard.report import note, short, warn
 from minidist.comm.guard.requests import Requests
+from minidist.comm.guard.verdict import judge
 
 if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
+    from minidist.comm.core import Core
+    from minidist.comm.progress import Request
     from minidist.comm.transport import TransportRequest
+
+PATIENCE = 0.02  # seconds that a rank waits before it looks for a deadlock, and between two looks for one
+NEEDED = 20  # looks of each rank without any movement: a message that is under way is seen at the next or the one after
+SETTLE = (
+    0.25  # seconds for ranks that still run to come to be stuck as well, so that the report is a whole one
+)
+SLOW, AGAIN = (
+    5.0,
+    30.0,
+)  # seconds of waiting for a rank that runs before it is named, and before it is named again
 
 
 class Guard(Listener):
     """Watch one rank: `comm` and all communicators that will be split from it."""
 
     def __init__(self, comm: Communicator) -> None:
-        self.comm = comm
+        self.comm, self.me = comm, comm.members[comm.rank]
+        self._quiet: dict[tuple[object, ...], Core] = {}
+        self._packed: dict[Any, np.ndarray] = {}
+        self.board: Board | None = None
+        self._moves: list[Any] = []  # what was in flight when the board was told
+        self._next = self._since = 0.0
+        self._suspects: dict[int, tuple[int, int]] = {}  # rank -> (version, looks) when it was found stuck
+        self._warned = self._suspected = 0.0
+        if comm.size > 1 and comm.transport == "mpi":
+            try:
+                # So that the program's own first collective has number 0.
+                quiet = type(comm)(comm.endpoint, comm.name)
+                quiet._collectives = len(comm.endpoint.collective_tags) // 2
+                self.board = Board(comm.endpoint.share(quiet, STRETCH), comm.rank)
+            except NotShared:
+                self.board = None
+            atexit.register(self.leave)  # before leaving.farewell, which was registered earlier
+        elif comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
+            comm.endpoint.hub.judge = verdicts  # type: ignore[attr-defined]
         comm.listeners += [self, Requests()]
         comm.synchronous = guard.is_on(guard.SEND)
 
     def before(self, event: Event) -> list[TransportRequest] | None:
         """Hold a collective back until every rank has come with the same."""
-        return None
+        comm = event.communicator
+        if event.sequence is None or comm.size == 1 or not guard.is_on(guard.MISMATCH):
+            return None
+        quiet = self._quiet.get(comm.key)
+        if quiet is None:
+            quiet = self._quiet[comm.key] = type(self.comm)(comm.endpoint, comm.name)
+        facts = (event.call, event.dtype, event.shape, event.reduction, event.root, event.counts, event.line)
+        content = self._packed.get(facts)
+        if content is None:
+            content = self._packed[facts] = fingerprints.pack(fingerprints.of(event))
+        return fingerprints.gate(quiet, event, content)
 
     def waiting(self, event: Event) -> None:
         """Look around: can this rank ever go on?"""
+        if self.board is None:
+            return
+        running = event.communicator.progress.running
+        in_flight = [pending for request in running for pending in request.pending]
+        now = time.monotonic()
+        if in_flight != self._moves:
+            self._moves, self._since, self._next = in_flight, now, now + PATIENCE
+            self.board.say("waits", operations(event, running))
+        self.board.own[LOOKS] += 1
+        if now < self._next:
+            return
+        self._next = now + PATIENCE
+        error = self.board.decided() or self._look_around(self.board, now)
+        if error is not None:
+            self.board.say("runs")
+            self._moves = []
+            raise error
+        if now - self._since > SLOW and now - self._warned > AGAIN and guard.is_on(guard.STRAGGLER):
+            self._name_the_slow(self.board, now)
+
+    def _look_around(self, board: Board, now: float) -> CommError | None:
+        """Give the report if this rank is stuck, has been for long enough, and is the lowest of those who are."""
+        if not guard.is_on(guard.DEADLOCK):
+            return None
+        numbers = board.numbers.copy()
+        read = {rank: board.read(rank) for rank in range(len(numbers))}
+        standings = {rank: standing for rank, standing in read.items() if standing is not None}
+        if not guard.is_on(guard.LEFT):
+            standings = {rank: standing for rank, standing in standings.items() if standing.state != "left"}
+        found = stuck(standings)
+        if self.me not in found or any(standings[rank].waits_in.differs for rank in found):
+            self._suspects = {}
+            return None
+        versions = {rank: int(numbers[rank, VERSION]) for rank in found}
+        if {rank: version for rank, (version, _) in self._suspects.items()} != versions:
+            self._suspects = {
+                rank: (version, int(numbers[rank, LOOKS])) for rank, version in versions.items()
+            }
+            self._suspected = now
+            return None
+        looked = min(int(numbers[rank, LOOKS]) - looks for rank, (_, looks) in self._suspects.items())
+        unsettled = any(state == 0 for state in numbers[:, STATE]) and now - self._suspected < SETTLE
+        if looked < NEEDED or unsettled or self.me != min(found):
+            return None
+        error = judge(found, standings)
+        note(error, min(standings[rank].ago for rank in found))
+        board.decide(error)
+        return error
+
+    def _name_the_slow(self, board: Board, now: float) -> None:
+        """Warn of ranks that run while this one waits for them; the lowest of those who wait says it."""
+        waiting = [rank for rank in range(len(board.numbers)) if board.numbers[rank, STATE] == 1]
+        standing = board.read(self.me)
+        if not waiting or min(waiting) != self.me or standing is None:
+            return
+        peers = {message.peer for op in standing.operations for message in op.messages}
+        slow = sorted(p for p in peers if p is not None and board.numbers[p, STATE] == 0)
+        if slow:
+            self._warned = now
+            op, rank = standing.waits_in, slow[0]
+            warn(
+                "straggler",
+                f"rank {rank} is late: rank {self.me} has waited for it for {now - self._since:.0f} s in "
+                f"{op.words()} at {short(op.line)}. It still runs (or is stopped); the job goes on when it comes.",
+                slow,
+                {self.me: op.line},
+            )
 
     def after(self, event: Event) -> None:
         """Note that an operation is complete."""
+        if self._moves and self.board is not None:
+            self._moves = []
+            self.board.say("runs")
 
-    def waited(self, event: Event) -> None:
-        """Note that the program has asked for the result."""
+    def leave(self) -> None:
+        """Say that this rank's program has ended in good order."""
+        if self.board is not None:
+            self.board.say("left", operations(None, self.comm.progress.running))
+
+    def come_back(self) -> None:
+        """Say that this rank runs again."""
+        if self.board is not None:
+            self.board.say("runs")
+
+
+def operations(event: Event | None, running: list[Request]) -> list[Operation]:
+    """Describe all that a rank has in flight; first what it waits for."""
+    ordered = sorted(running, key=lambda request: request.event is not event)
+    return [describe_request(request) for request in ordered]
+
+
+def describe_request(request: Request) -> Operation:
+    """Describe an operation as plain data, with world ranks."""
+    comm, event, facts = request.communicator, request.event, request.facts
+    messages = tuple(
+        Message(pending.sending, pending.peer, pending.tag)
+        for pending in request.pending
+        if not pending.done and not isinstance(pending, Agreement)
+    )
+    peer = facts.get("peer")
+    dtype, shape = facts.get("dtype"), facts.get("shape")
+    return Operation(
+        call=event.call if event else request.operation,
+        comm=comm.name,
+        key=str(comm.key),
+        members=comm.members,
+        line=event.line if event else "?",
+        sequence=facts.get("sequence"),
+        peer=comm.members[peer] if peer is not None and peer >= 0 else peer,
+        tag=facts.get("tag"),
+        what="" if dtype is None or shape is None else describe(dtype, shape),
+        messages=messages,
+        differs=any(
+            isinstance(p, Agreement) and not p.alike and p.mismatch() is not None for p in request.pending
+        ),
+    )
+
+
+def verdicts(hub: Any, long: bool) -> dict[int, Exception]:
+    """Judge ranks that are threads: whom to wake, and what each is to raise. Called under the hub's lock.
+
+    As long as a rank runs, it may come to be stuck as well; so the others are judged only if they have waited `long`.
+    """
+    if not long and set(hub.waiting) != hub.living:
+        return {}
+    never = set(hub.waiting) | {rank for rank in range(len(hub.threads)) if rank not in hub.living}
+    for request in hub.waiting.values():  # quickly: it mostly is not
+        if any(not p.done and (p.peer is None or p.peer in never) for p in request.pending):
+            break
+    else:
+        return {}
+    standings = {rank: Standing(rank, "runs") for rank in range(len(hub.threads))}
+    for rank, request in hub.waiting.items():
+        standings[rank] = Standing(
+            rank, "waits", tuple(operations(request.event, request.communicator.progress.running))
+        )
+    for rank in never - set(hub.waiting):
+        standings[rank] = Standing(rank, "left")
+    found = stuck(standings)
+    if not found:
+        return {}
+    for rank in sorted(found):
+        for pending in hub.waiting[rank].pending:
+            if isinstance(pending, Agreement) and not pending.alike:
+                difference = pending.mismatch()
+                if difference is not None:
+                    return dict.fromkeys(found, difference)
+    error = judge(found, standings)
+    note(error, 0.0)
+    return dict.fromkeys(found, error)

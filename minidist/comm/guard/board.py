@@ -1,0 +1,77 @@
+"""The board: memory that all ranks of a machine see, in which each says what it does.
+
+    rank 0   | version  state  looks  since ... | what it waits for | its verdict |      only rank 0 writes here
+    rank 1   | version  state  looks  since ... | what it waits for | its verdict |      only rank 1
+
+A version is odd while its rank writes, and grows with every change: who has read the same even version before and
+after has read what was written as a whole. It lives in a file without a name (`comm/mapping.py`), so nothing is left
+behind, however a rank ends. Times are monotonic, which is one clock for all processes of a machine.
+
+Read `listener.py` next, which writes and reads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from minidist.comm.errors import CommError, DeadlockError
+from minidist.comm.guard.graph import Operation, Standing, from_plain
+
+STATES = ("runs", "waits", "left")
+VERSION, STATE, LOOKS, LENGTH, SINCE, VERDICT = range(6)  # int64 at the start of a stretch
+TEXT, VERDICTS, STRETCH = 64, 16384, 32768  # bytes: where texts begin, and how long a stretch is
+
+
+class Board:
+    """The board, and this rank's stretch of it."""
+
+    def __init__(self, memory: np.ndarray, rank: int) -> None:
+        self.memory, self.rank = memory, rank
+        self.numbers = memory[:, :TEXT].view(np.int64)  # (ranks, 8)
+        self.own = self.numbers[rank]
+
+    def say(self, state: str, operations: Sequence[Operation] = ()) -> None:
+        """Say what this rank does from now on."""
+        content = json.dumps([dataclasses.asdict(op) for op in operations]).encode()
+        while len(content) > VERDICTS - TEXT:
+            operations = operations[: len(operations) // 2]
+            content = json.dumps([dataclasses.asdict(op) for op in operations]).encode()
+        self.own[VERSION] += 1
+        self.memory[self.rank, TEXT : TEXT + len(content)] = np.frombuffer(content, np.uint8)
+        self.own[LENGTH], self.own[STATE] = len(content), STATES.index(state)
+        self.own[SINCE] = time.monotonic_ns()
+        self.own[VERDICT] = 0
+        self.own[VERSION] += 1
+
+    def read(self, rank: int) -> Standing | None:
+        """Give what a rank does; None while it is writing."""
+        row = self.numbers[rank]
+        before = int(row[VERSION])
+        state, length, since = int(row[STATE]), int(row[LENGTH]), int(row[SINCE])
+        content = self.memory[rank, TEXT : TEXT + length].tobytes() if state else b"[]"
+        if before % 2 or int(row[VERSION]) != before:
+            return None
+        operations = tuple(from_plain(facts) for facts in json.loads(content))
+        return Standing(rank, STATES[state], operations, (time.monotonic_ns() - since) / 1e9)
+
+    def decide(self, error: CommError) -> None:
+        """Publish the report of a deadlock: all who are in it are to raise it."""
+        facts = [str(error), error.kind, list(error.ranks), list(error.lines.items())]
+        content = json.dumps(facts).encode()[: STRETCH - VERDICTS]
+        self.memory[self.rank, VERDICTS : VERDICTS + len(content)] = np.frombuffer(content, np.uint8)
+        self.own[VERDICT] = len(content)
+
+    def decided(self) -> CommError | None:
+        """Give the report that some rank has published and that concerns this one."""
+        for rank in np.flatnonzero(self.numbers[:, VERDICT]).tolist():
+            length = int(self.numbers[rank, VERDICT])
+            content = self.memory[rank, VERDICTS : VERDICTS + length].tobytes()
+            text, kind, ranks, lines = json.loads(content)
+            if self.rank in ranks:
+                return DeadlockError(text, kind, ranks, dict(lines))
+        return None
