@@ -23,7 +23,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -133,3 +133,17 @@ class Listener:
 
     def all_ended(self, said: list[Any]) -> None:
         """Hear what all ranks have said at their end."""
+
+
+def last_words(listeners: Sequence[Listener]) -> dict[str, Any]:
+    """Give what a rank's listeners have to say at its end, as plain data: {kind of listener: its words}."""
+    said = {type(listener).__name__: listener.ended() for listener in listeners}
+    return {name: words for name, words in said.items() if words is not None}
+
+
+def tell_all_ended(listeners: Sequence[Listener], said: Sequence[dict[str, Any]]) -> None:
+    """Tell one rank's listeners what those of all ranks have said."""
+    for listener in listeners:
+        name = type(listener).__name__
+        if all(name in words for words in said):
+            listener.all_ended([words[name] for words in said])

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from minidist.comm import leftovers, stopping
 from minidist.comm.errors import CommError
-from minidist.comm.events import source_line
+from minidist.comm.events import last_words, source_line, tell_all_ended
 from minidist.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from mpi4py import MPI
 
+    from minidist.comm.core import Core
     from minidist.comm.progress import TransportRequest
 
 WINDOW = 0.2  # seconds in which ranks that fail together hear of each other
@@ -58,6 +59,8 @@ _failed: dict[int, dict[str, str]] = {}  # rank -> what it announced
 _finished: set[int] = set()  # ranks that have said farewell
 _os_exit_itself = os._exit
 _sends: list[Any] = []  # announcements on their way: (request, the bytes it reads)
+_program: Core | None = None  # whose listeners hear of the end
+_last_words: dict[int, dict[str, Any]] = {}  # what each rank's listeners said with its farewell
 _suspicion: tuple[list[Any], float, int] = ([], 0.0, 0)  # (waiting requests, since when, looks)
 
 
@@ -92,6 +95,12 @@ def install(world: MPI.Intracomm) -> None:
     for stream in (sys.stdout, sys.stderr):  # whole lines, so that those of different ranks do not mix
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(line_buffering=True, write_through=False)
+
+
+def tell_listeners(comm: Core) -> None:
+    """Let the listeners of the world's communicator say their last words, and hear those of all ranks."""
+    global _program
+    _program = comm
 
 
 def look(pending: Iterable[TransportRequest], describe: Callable[[], str]) -> None:
@@ -215,10 +224,14 @@ def farewell() -> None:
         return
     try:
         _finished.add(_world.Get_rank())
-        announce({"finished": True})
+        words = last_words(_program.listeners if _program else [])
+        _last_words[_world.Get_rank()] = words
+        announce({"finished": True, "words": words})
         while len(_finished) < _world.Get_size() or not all(request.Test() for request, _ in _sends):
             listen()
             time.sleep(NAP)
+        if _program is not None and _program.rank == 0:
+            tell_all_ended(_program.listeners, [_last_words[rank] for rank in range(_world.Get_size())])
     except KeyboardInterrupt:
         _fail("was interrupted", "interrupted: ending the job", code=130)
 
@@ -254,6 +267,7 @@ def listen() -> None:
             stopping.heard(status.Get_source(), said["stop"])
         else:
             _finished.add(status.Get_source())
+            _last_words[status.Get_source()] = said["words"]
 
 
 def _listen_for(seconds: float) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from minidist.comm.communicator import Communicator
 from minidist.comm.errors import CommError, RankStopped
+from minidist.comm.events import last_words, tell_all_ended
 from minidist.comm.hub import Context, Hub, Message
 from minidist.comm.progress import Progress, Request
 
@@ -111,10 +112,12 @@ def run_ranks(fn: Callable[..., Any], n: int, *args: Any, nodes: Sequence[int] |
     hub = Hub(n, nodes)
     results: list[Any] = [None] * n
     errors: list[tuple[int, BaseException]] = []
+    comms: list[Communicator] = []
 
     def one_rank(rank: int) -> None:
         hub.threads[rank] = threading.get_ident()
         comm = _this_thread.comm = Communicator(Endpoint(hub, (), range(n), rank))
+        comms.append(comm)
         try:
             results[rank] = fn(comm, *args)
         except BaseException as error:
@@ -139,6 +142,8 @@ def run_ranks(fn: Callable[..., Any], n: int, *args: Any, nodes: Sequence[int] |
             raise CommError(f"rank {rank} called sys.exit({cause.code!r})") from cause
         cause.rank = rank  # type: ignore[attr-defined]
         raise cause
+    comms.sort(key=lambda comm: comm.rank)
+    tell_all_ended(comms[0].listeners, [last_words(comm.listeners) for comm in comms])
     return results
 
 

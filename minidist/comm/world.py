@@ -125,7 +125,9 @@ def _world_of_mpi(facts: LauncherFacts) -> Communicator:
     if everyone.Get_size() > 1:
         leaving.install(everyone)
     nodes = find_nodes(MPI, everyone)
-    return Communicator(Endpoint(MPI, everyone.Dup(), range(everyone.Get_size()), nodes))
+    comm = Communicator(Endpoint(MPI, everyone.Dup(), range(everyone.Get_size()), nodes))
+    leaving.tell_listeners(comm)
+    return comm
 
 
 @contextlib.contextmanager

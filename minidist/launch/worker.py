@@ -7,6 +7,7 @@ renamed, so that whoever sees a file sees all of it. No sockets: nothing to coll
     ready-R          rank -> parent     its process's pid; the rank is up
     call-K           parent -> ranks    the K-th call: (ranks that take part, (function, arguments)); or None: leave
     result-K-R       rank -> parent     how rank R ended it (a dict: the fields of `job.Outcome`)
+    said-K-R         rank -> ranks      what rank R's listeners say at its end; told-K: all ranks' have been told
     thread-R         rank -> parent     the thread that runs rank R, to find it among the process's stacks
     stack-R          on SIGUSR2         where every thread of that process stands (written by faulthandler)
     output-R         always             everything rank R prints
@@ -97,11 +98,27 @@ class Ranks:
             fn, args = pickle.loads(payload)
             value = fn() if not args and takes_no_arguments(fn) else fn(comm, *args)
             result = self.returned(value)
+            if comm.listeners:
+                self.tell_listeners(number, comm)
         except BaseException as error:
             raised, result = error, pickle.dumps(describe(error))
         end_output()
         write_whole(self.directory / f"result-{number}-{rank}", result)
         return raised
+
+    def tell_listeners(self, number: int, comm: Any) -> None:
+        """Let the rank that comes last tell its listeners what those of all have said; nobody waits for it."""
+        from minidist.comm.events import last_words, tell_all_ended
+
+        words = last_words(comm.listeners)
+        listeners = list(comm.listeners)
+        comm.listeners.clear()  # the call is over
+        files = [self.directory / f"said-{number}-{rank}" for rank in range(comm.size)]
+        write_whole(files[comm.rank], pickle.dumps(words))
+        if all(file.exists() for file in files):
+            with contextlib.suppress(FileExistsError):  # two came last
+                open(self.directory / f"told-{number}", "x").close()
+                tell_all_ended(listeners, [pickle.loads(file.read_bytes()) for file in files])
 
     def returned(self, value: Any) -> bytes:
         """Pack what a call returned, to travel to the parent."""

@@ -26,6 +26,7 @@ from minidist.comm.guard.fingerprints import Agreement
 from minidist.comm.guard.graph import Message, Operation, Standing, stuck
 from minidist.comm.guard.report import note, short, warn
 from minidist.comm.guard.requests import Requests
+from minidist.comm.guard.unfinished import Unfinished
 from minidist.comm.guard.verdict import judge
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Guard(Listener):
             atexit.register(self.leave)  # before leaving.farewell, which was registered earlier
         elif comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
             comm.endpoint.hub.judge = verdicts  # type: ignore[attr-defined]
-        comm.listeners += [self, Requests()]
+        requests = Requests()
+        comm.listeners += [self, requests, Unfinished(requests)]
         comm.synchronous = guard.is_on(guard.SEND)
 
     def before(self, event: Event) -> list[TransportRequest] | None:

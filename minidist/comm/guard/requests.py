@@ -11,7 +11,7 @@ its buffer as it was. Only what the user's program does is watched, not minidist
 
 Cost for a user's request of n bytes: isend reads n bytes twice, irecv copies n bytes three times.
 
-Read `leftovers.py` next: what is still open when the program ends.
+Read `unfinished.py` next: what is still open when the program ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Flight:
     """One request of the program: its memory, and how far it has come."""
 
     def __init__(self, event: Event, reads: np.ndarray | None, writes: np.ndarray | None) -> None:
-        self.call, self.line, self.peer, self.tag = event.call, event.line, event.peer, event.tag
+        self.call, self.line, self.peer = event.call, event.line, event.peer
         self.reads, self.writes = reads, writes
         self.digest: int | None = None  # of what the memory must hold until the program has asked
         self.mark = 0  # of the poison in a receive buffer
@@ -168,10 +168,14 @@ class Requests(Listener):
         """Give the requests whose end the program has never heard of."""
         return self.dropped + [flight for flight in list(self.flights.values()) if not flight.over]
 
+    def forget(self) -> None:
+        """Begin anew: the program has ended."""
+        self.flights, self.dropped, self.poisoned = {}, [], {}
+
     def _drop(self, key: int) -> None:
         """Forget a request that nobody holds any more."""
-        flight = self.flights.pop(key)
-        if not flight.over:
+        flight = self.flights.pop(key, None)
+        if flight is not None and not flight.over:
             flight.reads = flight.writes = flight.saved = flight.arrived = None
             self.dropped.append(flight)
 

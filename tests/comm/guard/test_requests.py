@@ -160,13 +160,11 @@ def test_a_misused_request_is_named_with_the_line_that_posted_it(kind, program, 
     with pytest.raises(RequestFault) as caught:
         watched(program)
     (told,) = map(json.loads, (tmp_path / "report").read_text().splitlines())
-    assert (told["kind"], told["lines"]) == (
-        kind,
-        {str(rank): line for rank, line in caught.value.lines.items()},
-    )
+    assert told["kind"] == kind  # once, though several ranks may have found it
     assert caught.value.kind == kind
     (rank,), posted = caught.value.ranks, line_of(program, "posted")
     assert caught.value.lines == {rank: posted}
+    assert list(told["lines"].values()) == [posted]
     assert posted in str(caught.value)
     assert str(caught.value).startswith(f"minidist guard: rank {rank}: ")
     monkeypatch.setenv("MINIDIST_GUARD_WITHOUT", kind)
