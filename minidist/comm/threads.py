@@ -77,6 +77,13 @@ class Endpoint:
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:
         """Sleep until a message of this rank is complete; raise if that can never be."""
+        comm = this_rank()
+        here: Any = comm.endpoint if comm else self
+        if here.hub is self.hub and here.me != self.me:
+            raise CommError(
+                f"rank {here.me} waits in {request.describe()}, which rank {self.me} has started: "
+                "each rank waits for its own requests"
+            )
         progress.look(request)
         self.hub.wait(self.me, request, progress.pending())
 

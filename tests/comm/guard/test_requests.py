@@ -2,11 +2,12 @@
 
 import inspect
 import json
+import threading
 
 import numpy as np
 import pytest
 
-from minidist.comm import DeadlockError, MessageMismatch, RequestFault
+from minidist.comm import CommError, DeadlockError, MessageMismatch, RequestFault
 from minidist.comm.guard.requests import Requests
 from minidist.comm.threads import run_ranks
 
@@ -259,3 +260,20 @@ def test_a_message_is_the_programs_only_when_it_has_asked():
             assert x.tolist() == [0.0] * 3
 
     watched(program)
+
+
+def test_a_rank_cannot_wait_for_the_request_of_another():
+    requests, tried = [], threading.Event()
+
+    def program(comm):
+        if comm.rank == 0:
+            requests.append(comm.irecv(np.zeros(3), 1, tag=9))
+            comm.send(1.0, 1)
+            assert tried.wait(10)
+        else:
+            comm.recv(np.empty(()), 0)
+            with pytest.raises(CommError, match=r"rank 1 waits in recv.*, which rank 0 has started"):
+                requests[0].wait()
+            tried.set()
+
+    run_ranks(program, 2)
