@@ -119,6 +119,11 @@ class ModelAveraging(Sync):
         self._steps = self._targets = 0  # since replicas were last equal
         start_equal(mesh, groups)
 
+    @property
+    def equal(self) -> bool:
+        """Whether the last step ended with an average, or nobody has moved since."""
+        return not self._steps
+
     def divisor(self, own: int, whole: int) -> int:
         """Divide by the replica's own count, for it steps on its own; while warming up, by that of all replicas."""
         self._own = own

@@ -36,6 +36,11 @@ class Sync:
     buckets: Sequence[Bucket] = ()  # the slices that `gradient_ready` speaks of, in the order of launching
     lockstep = True  # whether no replica can be a step ahead of another
 
+    @property
+    def equal(self) -> bool:
+        """Whether all replicas have the same weights between this step and the next."""
+        return self.lockstep
+
     def divisor(self, own: int, whole: int) -> int:
         """Hear how many targets this replica has in the coming step, and all together; say what divides the loss."""
         return whole

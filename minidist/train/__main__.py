@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minidist import data
-from minidist.comm import Communicator, world
+from minidist.comm import PURPOSES, Communicator, world
 from minidist.data import Dataset, loader
 from minidist.errors import UserError
 from minidist.split.gather import whole_weights
@@ -40,6 +40,7 @@ from minidist.train.results import (
     sent_so_far,
 )
 from minidist.train.setup import Setup, as_model_input, build_optimizer, check_fits, set_up
+from minidist.train.watch import Watch
 
 
 def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
@@ -111,6 +112,7 @@ def train(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> tuple[
     targets = dataset.train_labels[0].size  # per example: 1, or one for each position of a text
     steps = len(batch_sizes(options, dataset))
     history = History(comm, steps, comm.rank == 0 and not options.quiet)
+    watch = Watch(setup, options.check_every, n) if options.check_every else None
     before = sent_so_far(comm)
     comm.barrier(purpose="control")  # so nobody's first step counts in what another sends before its own
     began, waited = time.perf_counter(), comm.progress.seconds
@@ -128,9 +130,14 @@ def train(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> tuple[
         history.step(epoch, count, total, norm, sync.lockstep)
         summed = history.losses[-1] if sync.lockstep else loss
         nonfinite.check(options, setup, batch, history.steps, summed, norm, found)
+        if watch:
+            watch.step(epoch, rows, count)
+    if watch:
+        watch.finish()
     sync.finish()
     history.finish()
     history.sent = sent_so_far(comm) - before
+    history.sent[PURPOSES.index("guard")] = 0  # what is sent to watch a training is no part of it
     return history, time.perf_counter() - began, comm.progress.seconds - waited
 
 

@@ -152,6 +152,14 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
     mode_options.add_to(parser, everything)
     add = (parser.add_argument_group("output") if everything else parser).add_argument
     add("--json", metavar="PATH", help=rest("write histories, counters and the result to a file"))
+    add(
+        "--check-every",
+        type=whole_number("the steps between checks", 1),
+        metavar="K",
+        help=rest(
+            "every K steps see that replicas are equal, parameters move, and each example is read once"
+        ),
+    )
     add("--explain", action="store_true", help=rest("do not train: say who holds and sends what"))
     add("--quiet", action="store_true", help=rest("print nothing but errors"))
     return parser
