@@ -116,7 +116,7 @@ class Watch:
             if still:
                 yield (
                     f"{', '.join(still[:3])}{' and others' * (len(still) > 3)} did not move in {self.every} steps, "
-                    "though trainable: is it unused, left out of the update, or the learning rate too small for its numbers?"
+                    "though trainable: is it unused, left out of the update, or lr too small for its numbers?"
                 )
 
     # ---- examples
