@@ -51,22 +51,25 @@ def launch(
     *args: Any,
     transport: str = "mpi",
     timeout: float = 60.0,
+    guard: bool = False,
 ) -> list[Any]:
     """Run fn(comm, *args) on `n` ranks and return what each rank returned, by rank.
 
     A function without parameters is called as fn() and finds its communicator with `minidist.comm.world()`.
     transport "mpi" starts n processes; fn, args and results travel by cloudpickle, so functions of a notebook or a
     script work. "threads" runs the ranks as threads of this process: their variables can be looked at, and nothing
-    is copied. `timeout` is in seconds.
+    is copied. `timeout` is in seconds. guard: find calls that do not fit together, and ranks that wait for ever.
 
     Raises RankFailed, LaunchTimeout, and UserError if there is no MPI.
     """
     if not isinstance(n, int) or n < 1:
         raise UserError(f"the number of ranks must be an integer of at least 1, not {n!r}")
     if transport == "threads":
-        outcomes = run_on_threads(fn, n, args, timeout=timeout, printed=_marked_lines(sys.stdout))
+        outcomes = run_on_threads(
+            fn, n, args, timeout=timeout, printed=_marked_lines(sys.stdout), guard=guard
+        )
     elif transport == "mpi":
-        with Job(n) as job:
+        with Job(n, guard=guard) as job:
             outcomes = job.call(fn, args, timeout=timeout, printed=_marked_lines(sys.stdout))
     else:
         raise UserError(f'transport must be "mpi" or "threads", not {transport!r}')
@@ -90,11 +93,13 @@ def run_on_threads(
     *,
     timeout: float,
     printed: Callable[[int, str], None],
+    guard: bool = False,
 ) -> list[Outcome]:
     """Run fn(comm, *args) on n ranks that are threads of this process, and return how each ended.
 
     `printed(rank, line)` gets what they print. A thread that still runs at the limit cannot be ended: it goes on.
     """
+    from minidist.comm.guard import watch
     from minidist.comm.threads import run_ranks
 
     results: dict[int, dict[str, Any]] = {}
@@ -104,6 +109,8 @@ def run_on_threads(
     def one_rank(comm: Any) -> None:
         threads[comm.rank] = threading.get_ident()
         output.begin(comm.rank)
+        if guard:
+            watch(comm)
         try:
             value = fn() if not args and takes_no_arguments(fn) else fn(comm, *args)
             results[comm.rank] = {"ended": "returned", "value": value}

@@ -35,7 +35,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Read the command line: our options end where the program's begin."""
     parser = argparse.ArgumentParser(
         prog="python -m minidist.launch",
-        usage="python -m minidist.launch -n N [--timeout SECONDS] [--transport mpi|threads] (SCRIPT | -m MODULE) ...",
+        usage="python -m minidist.launch -n N [--timeout SECONDS] [--transport mpi|threads] [--guard] "
+        "(SCRIPT | -m MODULE) ...",
         description="Run a program on n ranks.",
         epilog="example: python -m minidist.launch -n 4 -m minidist.train --epochs 5",
     )
@@ -46,6 +47,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         choices=["mpi", "threads"],
         default="mpi",
         help="threads: all ranks in one process, no MPI needed",
+    )
+    parser.add_argument(
+        "--guard",
+        action="store_true",
+        help="find calls that do not fit together, and ranks that wait for ever",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     parser.add_argument(
@@ -191,6 +197,8 @@ def leave(message: str, code: int) -> NoReturn:
 def main() -> NoReturn:
     """Run the command."""
     given = parse(sys.argv[1:])
+    if given.guard:
+        os.environ["MINIDIST_GUARD"] = "1"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the job is ended, too
     try:
         sys.exit(run_on_mpi(given) if given.transport == "mpi" else run_in_this_process(given))

@@ -55,10 +55,11 @@ class Job:
     """Keep `n` ranks alive for several calls.
 
     transport "mpi": n processes under mpiexec. "threads": one child process, in which every call gets its threads.
+    guard: watch what the ranks do (`minidist/comm/guard/`).
     Raises UserError if MPI is wanted and not there, RuntimeError if the ranks do not start.
     """
 
-    def __init__(self, n: int, transport: str = "mpi") -> None:
+    def __init__(self, n: int, transport: str = "mpi", guard: bool = False) -> None:
         self.n = n
         self.transport = transport
         self.over = False  # nothing more can be called
@@ -68,7 +69,7 @@ class Job:
         self._family: set[int] = set()
         self.directory = Path(tempfile.mkdtemp(prefix="minidist-"))
         write_whole(self.directory / "setup", pickle.dumps(sys.path))
-        arguments = [str(self.directory), str(os.getpid()), transport]
+        arguments = [str(self.directory), str(os.getpid()), transport, "guard" if guard else "-"]
         worker = [sys.executable, "-c", START_WORKER, *arguments]
         ours = str(Path(__file__).parents[2])  # the ranks import minidist from where we did
         path = {"PYTHONPATH": os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))}

@@ -13,7 +13,7 @@ renamed, so that whoever sees a file sees all of it. No sockets: nothing to coll
     output-R         always             everything rank R prints
 
 With transport "mpi" there is one process for each rank, with "threads" one process for all (process 0).
-Started by `job.py` with the arguments DIRECTORY PARENT_PID TRANSPORT.
+Started by `job.py` with the arguments DIRECTORY PARENT_PID TRANSPORT, and "guard" where the ranks are watched or "-".
 """
 
 import contextlib
@@ -63,6 +63,10 @@ def describe(error: BaseException) -> dict[str, Any]:
     stack = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in stack if not frame.filename.startswith(HARNESS)]
     frames = [Frame(frame.filename, frame.lineno or 0, frame.name) for frame in reversed(own)]
+    if getattr(
+        error, "kind", ""
+    ):  # the guard's report: it says where each rank stands, and who called it tells nothing
+        return {"ended": "raised", "type": type(error).__name__, "message": str(error), "frames": frames}
     if type(error).__name__ == "RankStopped":  # by name: importing comm would load NumPy
         return {"ended": "stopped", "frames": frames}
     if isinstance(error, SystemExit):
@@ -84,22 +88,29 @@ def describe(error: BaseException) -> dict[str, Any]:
 class Ranks:
     """The ranks of this process, and the directory through which they talk to the parent."""
 
-    def __init__(self, directory: Path, parent: int) -> None:
+    def __init__(self, directory: Path, parent: int, guarded: bool) -> None:
         self.directory = directory
         self.parent = parent
+        self.guarded = guarded
+        self.board: Any = None  # of the guard, for all calls
 
     def run(
         self, number: int, comm: Any, payload: bytes, end_output: Callable[[], None]
     ) -> BaseException | None:
         """Run call `number` on this rank, write down how it ended, and return what it raised."""
+        from minidist.comm import guard
+
         rank, raised = comm.rank, None
         write_whole(self.directory / f"thread-{rank}", str(threading.get_ident()).encode())
+        watched = guard.watch(comm, self.board) if self.guarded else None
         try:
             fn, args = pickle.loads(payload)
             value = fn() if not args and takes_no_arguments(fn) else fn(comm, *args)
             result = self.returned(value)
             if comm.listeners:
                 self.tell_listeners(number, comm)
+            if watched:
+                watched.leave()
         except BaseException as error:
             raised, result = error, pickle.dumps(describe(error))
         end_output()
@@ -148,20 +159,29 @@ class Ranks:
 
     def serve_mpi(self) -> None:
         """Be one rank of an MPI world: every call gets a new communicator of its first ranks."""
-        from minidist.comm import world
+        from minidist.comm import guard, world
 
         everyone = world()
         self.redirect(everyone.rank)
         self.ready(everyone.rank)
         comm = None
+        if self.guarded:  # each call is watched, not what is between them
+            self.board = guard.watch(everyone).board
         for number in itertools.count():
             call = pickle.loads(self.wait_for(self.directory / f"call-{number}"))
             if call is None:
                 return
             (ranks, payload), before = call, comm
+            everyone.listeners = []
+            if self.board is not None:
+                self.board.say("runs")  # before anyone can wait for this rank
             comm = everyone.split(0 if everyone.rank < ranks else None, name="world")
             if before is not None:  # MPI has some 2,000; and every rank has come to the split
                 before.endpoint.free()
+            if comm is not None and self.guarded:
+                guard.watch(comm, self.board)
+                if ranks == everyone.size:
+                    everyone.listeners = comm.listeners
             if comm is not None:
                 self.run(number, comm, payload, sys.stdout.flush)
 
@@ -213,9 +233,9 @@ class Ranks:
 
 def main() -> None:
     """Serve the calls of one job."""
-    directory, parent, transport = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    directory, parent, transport, guarded = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
     sys.path[:] = pickle.loads((directory / "setup").read_bytes())
-    ranks = Ranks(directory, parent)
+    ranks = Ranks(directory, parent, guarded == "guard")
     if os.name == "posix":
         threading.Thread(target=ranks.leave_with_parent, name="watches the parent", daemon=True).start()
     ranks.serve_mpi() if transport == "mpi" else ranks.serve_threads()

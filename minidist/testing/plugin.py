@@ -7,6 +7,8 @@ gives one item for each transport and number of ranks (`test_something[mpi-3]`).
 asserts there; it fails if it fails on any rank, with that rank's own message and line. A rank that hangs, exits or
 is killed costs this one test, and nothing of it is left.
 
+The guard watches them (`minidist/comm/guard/`), unless the configuration says `minidist_guard = false`.
+
 The ranks live in a `Job` of `minidist.launch`: one child process with threads for the whole session, and one MPI job
 for each module of tests, where 1, 2 and 3 ranks are the first ranks of the 4. After an unclean end the job is replaced.
 The function travels to the ranks by value, together with its module's helpers, exactly as pytest rewrote its asserts.
@@ -56,7 +58,8 @@ def read_mark(sizes: tuple[int, ...], transports: tuple[str, ...], timeout: floa
 class RanksPlugin:
     """Everything that lives as long as the session: the jobs."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: bool) -> None:
+        self.guard = guard
         self.jobs: dict[str, Job] = {}  # transport -> its job
         self.owner: dict[str, Any] = {}  # transport -> the module whose job it is
 
@@ -116,7 +119,7 @@ class RanksPlugin:
                     find_mpiexec()
                 except UserError as why:
                     pytest.skip(str(why))
-            running = self.jobs[transport] = Job(max(where.largest, USUAL_RANKS), transport)
+            running = self.jobs[transport] = Job(max(where.largest, USUAL_RANKS), transport, self.guard)
             self.owner[transport] = owner
         return running
 
@@ -132,7 +135,13 @@ def call_test(comm: Any, function: Any, arguments: dict[str, Any], filters: list
     function(comm=comm, **arguments)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the configuration turn the guard off."""
+    words = "watch the ranks: find calls that do not fit together, and ranks that wait for ever"
+    parser.addini("minidist_guard", words, type="bool", default=True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark and the plugin's state."""
     config.addinivalue_line("markers", MARK)
-    config.pluginmanager.register(RanksPlugin(), "minidist-ranks")
+    config.pluginmanager.register(RanksPlugin(config.getini("minidist_guard")), "minidist-ranks")

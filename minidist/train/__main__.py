@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minidist import data
-from minidist.comm import PURPOSES, Communicator, world
+from minidist.comm import PURPOSES, Communicator, guard, world
 from minidist.data import Dataset, loader
 from minidist.errors import UserError
 from minidist.split.gather import whole_weights
@@ -167,6 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if options.json and comm.rank == 0:
             check_writable(options.json)
+        if options.guard:
+            guard.watch(comm)
         with np.errstate(all="ignore"):  # what is not finite is found in nonfinite.py, on all ranks together
             result = run(options, comm)
         if options.explain:

@@ -161,6 +161,11 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
         ),
     )
     add("--explain", action="store_true", help=rest("do not train: say who holds and sends what"))
+    add(
+        "--guard",
+        action="store_true",
+        help=rest("look whether ranks call what fits together, and wait for ever"),
+    )
     add("--quiet", action="store_true", help=rest("print nothing but errors"))
     return parser
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
+    from minidist.comm.guard.board import Board
     from minidist.comm.guard.listener import Guard
 
 MISMATCH, DEADLOCK, LEFT, SEND, REQUESTS, STRAGGLER = (
@@ -37,11 +38,14 @@ def is_on(detector: str) -> bool:
     return detector not in os.environ.get("MINIDIST_GUARD_WITHOUT", "").split(",")
 
 
-def watch(comm: Communicator) -> Guard:
-    """Watch all that `comm`, and what will be split from it, does. A collective of `comm`; once is enough."""
+def watch(comm: Communicator, board: Board | None = None) -> Guard:
+    """Watch all that `comm`, and what will be split from it, does. A collective of `comm`; once is enough.
+
+    board: of a guard whose ranks include those of `comm`, to be used again; then it is no collective.
+    """
     from minidist.comm.guard.listener import Guard
 
     for listener in comm.listeners:
         if isinstance(listener, Guard):
             return listener
-    return Guard(comm)
+    return Guard(comm, board)

@@ -16,6 +16,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ class Board:
         self.memory, self.rank = memory, rank
         self.numbers = memory[:, :TEXT].view(np.int64)  # (ranks, 8)
         self.own = self.numbers[rank]
+        self.obeyed: set[tuple[int, int]] = set()  # (rank, time) of reports that this rank has raised
 
     def say(self, state: str, operations: Sequence[Operation] = ()) -> None:
         """Say what this rank does from now on."""
@@ -45,7 +47,6 @@ class Board:
         self.memory[self.rank, TEXT : TEXT + len(content)] = np.frombuffer(content, np.uint8)
         self.own[LENGTH], self.own[STATE] = len(content), STATES.index(state)
         self.own[SINCE] = time.monotonic_ns()
-        self.own[VERDICT] = 0
         self.own[VERSION] += 1
 
     def read(self, rank: int) -> Standing | None:
@@ -61,17 +62,25 @@ class Board:
 
     def decide(self, error: CommError) -> None:
         """Publish the report of a deadlock: all who are in it are to raise it."""
-        facts = [str(error), error.kind, list(error.ranks), list(error.lines.items())]
+        facts: list[Any] = [
+            time.monotonic_ns(),
+            str(error),
+            error.kind,
+            list(error.ranks),
+            list(error.lines.items()),
+        ]
         content = json.dumps(facts).encode()[: STRETCH - VERDICTS]
         self.memory[self.rank, VERDICTS : VERDICTS + len(content)] = np.frombuffer(content, np.uint8)
         self.own[VERDICT] = len(content)
+        self.obeyed.add((self.rank, facts[0]))
 
     def decided(self) -> CommError | None:
         """Give the report that some rank has published and that concerns this one."""
         for rank in np.flatnonzero(self.numbers[:, VERDICT]).tolist():
             length = int(self.numbers[rank, VERDICT])
             content = self.memory[rank, VERDICTS : VERDICTS + length].tobytes()
-            text, kind, ranks, lines = json.loads(content)
-            if self.rank in ranks:
+            when, text, kind, ranks, lines = json.loads(content)
+            if self.rank in ranks and (rank, when) not in self.obeyed:
+                self.obeyed.add((rank, when))
                 return DeadlockError(text, kind, ranks, dict(lines))
         return None

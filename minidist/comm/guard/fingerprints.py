@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from minidist.comm.transport import TransportRequest
 
 LONGEST = 1024  # bytes of a fingerprint
-GRACE = 0.3  # seconds that a rank which has seen a difference waits to hear of all the others
+GRACE = (
+    2.0  # seconds that a rank which has seen a difference waits for the others, unless they can never come
+)
 BY_ROWS = ("all_gather", "gather", "all_to_all")  # row counts may differ
 OF_ROOT = ("broadcast", "scatter")  # only the root's array counts
 
@@ -147,6 +149,11 @@ class Agreement:
             if error is not None:
                 raise error
         return self.done
+
+    def hurry(self) -> None:
+        """Wait for nobody any more, because nobody will come."""
+        if self.since is not None:
+            self.since -= GRACE
 
     def heard(self) -> dict[int, Fingerprint]:
         """Give the fingerprints that are known, by rank in the communicator."""

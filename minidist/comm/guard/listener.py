@@ -49,16 +49,16 @@ SLOW, AGAIN = (
 class Guard(Listener):
     """Watch one rank: `comm` and all communicators that will be split from it."""
 
-    def __init__(self, comm: Communicator) -> None:
+    def __init__(self, comm: Communicator, board: Board | None = None) -> None:
         self.comm, self.me = comm, comm.members[comm.rank]
         self._quiet: dict[tuple[object, ...], Core] = {}
         self._packed: dict[Any, np.ndarray] = {}
-        self.board: Board | None = None
+        self.board = board
         self._moves: list[Any] = []  # what was in flight when the board was told
         self._next = self._since = 0.0
         self._suspects: dict[int, tuple[int, int]] = {}  # rank -> (version, looks) when it was found stuck
         self._warned = self._suspected = 0.0
-        if comm.size > 1 and comm.transport == "mpi":
+        if comm.size > 1 and comm.transport == "mpi" and board is None:
             try:
                 # So that the program's own first collective has number 0.
                 quiet = type(comm)(comm.endpoint, comm.name)
@@ -67,7 +67,7 @@ class Guard(Listener):
             except NotShared:
                 self.board = None
             atexit.register(self.leave)  # before leaving.farewell, which was registered earlier
-        elif comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
+        if comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
             comm.endpoint.hub.judge = verdicts  # type: ignore[attr-defined]
         requests = Requests()
         comm.listeners += [self, requests, Unfinished(requests)]
@@ -114,12 +114,12 @@ class Guard(Listener):
         if not guard.is_on(guard.DEADLOCK):
             return None
         numbers = board.numbers.copy()
-        read = {rank: board.read(rank) for rank in range(len(numbers))}
+        read = {rank: board.read(rank) for rank in self.comm.members}
         standings = {rank: standing for rank, standing in read.items() if standing is not None}
         if not guard.is_on(guard.LEFT):
             standings = {rank: standing for rank, standing in standings.items() if standing.state != "left"}
         found = stuck(standings)
-        if self.me not in found or any(standings[rank].waits_in.differs for rank in found):
+        if self.me not in found:
             self._suspects = {}
             return None
         versions = {rank: int(numbers[rank, VERSION]) for rank in found}
@@ -130,8 +130,15 @@ class Guard(Listener):
             self._suspected = now
             return None
         looked = min(int(numbers[rank, LOOKS]) - looks for rank, (_, looks) in self._suspects.items())
-        unsettled = any(state == 0 for state in numbers[:, STATE]) and now - self._suspected < SETTLE
-        if looked < NEEDED or unsettled or self.me != min(found):
+        unsettled = any(numbers[rank, STATE] == 0 for rank in read) and now - self._suspected < SETTLE
+        if looked < NEEDED or unsettled:
+            return None
+        if any(standings[rank].waits_in.differs for rank in found):  # no more of its ranks will come
+            for pending in self._moves:
+                if isinstance(pending, Agreement):
+                    pending.hurry()
+            return None
+        if self.me != min(found):
             return None
         error = judge(found, standings)
         note(error, min(standings[rank].ago for rank in found))
@@ -140,7 +147,7 @@ class Guard(Listener):
 
     def _name_the_slow(self, board: Board, now: float) -> None:
         """Warn of ranks that run while this one waits for them; the lowest of those who wait says it."""
-        waiting = [rank for rank in range(len(board.numbers)) if board.numbers[rank, STATE] == 1]
+        waiting = [rank for rank in self.comm.members if board.numbers[rank, STATE] == 1]
         standing = board.read(self.me)
         if not waiting or min(waiting) != self.me or standing is None:
             return
