@@ -72,7 +72,7 @@ def backward(
         if ready is not None and isinstance(root, Parameter):
             ready(root)
         return []
-    nodes = _newest_first(root.node)
+    nodes = newest_first(root.node)
     deferred = set(defer)
     uses: dict[Tensor, int] = {}  # how often a leaf is an input of the nodes that are left
     if ready is not None:
@@ -160,7 +160,7 @@ def _first_gradient(root: Tensor, grad: Any) -> Array:
     return grad
 
 
-def _newest_first(root: Node) -> list[Node]:
+def newest_first(root: Node) -> list[Node]:
     """List every node that leads to `root`, in reverse order of creation."""
     found = {root}
     waiting = [root]

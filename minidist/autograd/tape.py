@@ -32,6 +32,11 @@ _numbers = count()  # the order of creation; threads may share it, because it on
 _recording = ContextVar("recording", default=True)  # each thread has its own
 
 
+def now() -> int:
+    """Give a number above those of all nodes so far, and below those of all that follow."""
+    return next(_numbers)
+
+
 class no_grad:
     """Compute without recording: `with no_grad(): ...` saves the tape's time and memory, for evaluation."""
 

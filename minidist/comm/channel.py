@@ -35,9 +35,13 @@ class Channel:
         self.payload_tag = tag if payload_tag is None else payload_tag
         self.event: Event | None = None  # of a message that listeners have been told of
 
+    def count(self, dest: int, nbytes: int, messages: int = 1) -> None:
+        """Count messages of `nbytes` bytes each to rank `dest`, or what takes their place."""
+        self.comm.count(self.purpose, nbytes, messages)
+
     def send(self, array: np.ndarray, dest: int) -> TransportRequest:
         """Send the bytes of a C-ordered array whose size the receiver knows."""
-        self.comm.count(self.purpose, array.nbytes)
+        self.count(dest, array.nbytes)
         return self.comm.endpoint.isend(array, dest, self.tag)
 
     def receive(self, buffer: np.ndarray, source: int) -> TransportRequest:
@@ -45,8 +49,8 @@ class Channel:
         return self.comm.endpoint.irecv(buffer, source, self.tag, exact=True)
 
     def mpi_all_reduce(self, x: np.ndarray, op: str) -> TransportRequest:
-        """Start MPI's own all-reduce in place; counted as one message: what MPI really sends is unknown."""
-        self.comm.count(self.purpose, x.nbytes)
+        """Start MPI's own all-reduce in place; counted as one message to nobody: what MPI really sends is unknown."""
+        self.count(self.rank, x.nbytes)
         return self.comm.endpoint.iall_reduce(x, op)
 
     def meet(self, numbers: list[np.ndarray], place: int, number: int) -> Sequence[TransportRequest]:
@@ -62,7 +66,7 @@ class Channel:
 
         synchronous: complete only when a receive for it has been started.
         """
-        self.comm.count(self.purpose, array.nbytes)
+        self.count(dest, array.nbytes)
         endpoint = self.comm.endpoint
         requests = [endpoint.isend(message.pack(array, self.payload_tag), dest, self.tag, synchronous)]
         if array.nbytes > message.INLINE:

@@ -56,6 +56,7 @@ class Communicator(PointToPoint):
             and op == "sum"
             and algorithm in (None, "shared")
             and not self.listeners
+            and self.new_channel is Channel
         ):
             begun = self._all_reduce_at_once(x, purpose)
             if begun is not None and begun.stage == shared_memory.COMPLETE:

@@ -41,6 +41,8 @@ class Core:
         # What a rank has in flight is one list for all its communicators: whoever waits moves all of it.
         self.progress: Progress = parent.progress if parent else Progress(endpoint.idle)
         self.listeners: list[Listener] = list(parent.listeners) if parent else []
+        # What operations send and receive through; who follows every message puts a kind of its own here.
+        self.new_channel: Callable[..., Channel] = parent.new_channel if parent else Channel
         # Whether `send` waits for its receiver even where the message would fit into a buffer.
         self.synchronous: bool = parent.synchronous if parent else False
         self.freed = False  # given back: nothing can be started any more
@@ -75,7 +77,7 @@ class Core:
         tags = self.endpoint.collective_tags
         tag = tags[self._collectives % len(tags)]
         self._collectives += 1
-        return Channel(self, tag, purpose)
+        return self.new_channel(self, tag, purpose)
 
     def _collective(
         self,
@@ -104,7 +106,7 @@ class Core:
         if not 0 <= tag <= largest:
             raise ValueError(f"tag is {tag}, expected 0 to {largest}")
         self._messages += 1
-        channel = Channel(self, tag, purpose, tags[self._messages % len(tags)])
+        channel = self.new_channel(self, tag, purpose, tags[self._messages % len(tags)])
         return self._start(operation, steps(channel), purpose, array, channel, peer=peer, tag=tag, **facts)
 
     def _now(self, start: Callable[..., Request], *arguments: Any, **options: Any) -> Any:

@@ -116,7 +116,8 @@ def all_reduce(
 def count_as_ring(channel: Channel, x: np.ndarray) -> None:
     """Count what this rank would send round the ring: sums of all pieces but its own, results of all but the next's."""
     rank, size = channel.rank, channel.size
+    dest = (rank + 1) % size
     for block in ring_blocks(x.size, x.itemsize, size):
         for piece, part in enumerate(cut(block.stop - block.start, size)):
-            times = (piece != rank) + (piece != (rank + 1) % size)
-            channel.comm.count(channel.purpose, (part.stop - part.start) * x.itemsize, times)
+            times = (piece != rank) + (piece != dest)
+            channel.count(dest, (part.stop - part.start) * x.itemsize, times)

@@ -40,15 +40,16 @@ class Part(Channel):
 
     def __init__(self, channel: Channel, ranks: list[int]) -> None:
         super().__init__(channel.comm, channel.tag, channel.purpose)
+        self.channel = channel
         self.ranks, self.rank, self.size = ranks, ranks.index(channel.rank), len(ranks)
 
     def send(self, array: np.ndarray, dest: int) -> TransportRequest:
         """Send to a rank of this part."""
-        return super().send(array, self.ranks[dest])
+        return self.channel.send(array, self.ranks[dest])
 
     def receive(self, buffer: np.ndarray, source: int) -> TransportRequest:
         """Receive from a rank of this part."""
-        return super().receive(buffer, self.ranks[source])
+        return self.channel.receive(buffer, self.ranks[source])
 
 
 def two_level(channel: Channel, x: np.ndarray, reduce_two: np.ufunc) -> Steps:

@@ -239,7 +239,7 @@ class Player:
                     self.timeline.sent[rank, dest] += nbytes
                 yield (self.meet(strand, len(here), act.tag, cost.seconds(act, self.cluster, comm.nodes)),)
             nbytes = act.n * act.itemsize
-            span = Span(rank, "communication", act.operation, began, strand.clock, bytes=nbytes)
+            span = Span(rank, "flight", act.operation, began, strand.clock, bytes=nbytes)
             self.timeline.spans.append(span)
 
         return steps

@@ -158,9 +158,7 @@ class PipelineParallel(Replica):
                 case schedules.BackwardInput(m, chunk):
                     self._deferred[m, chunk] = self.backward(m, chunk, self.stage.parameters_of[chunk])
                 case schedules.BackwardWeight(m, chunk):
-                    for part in self._deferred.pop((m, chunk)):
-                        part.run()
-                        self.tick()
+                    self.weights(m, chunk)
                 case schedules.Update(m):
                     self.update(m)
         for request in self._sends:
@@ -219,11 +217,17 @@ class PipelineParallel(Replica):
         parts: list[WeightPart] = []
         if y.requires_grad:  # unless this is the first stage, and all its parameters are frozen
             ready = partial(self._contributed, (m, chunk)) if self._last else None
-            parts = y.backward(above, defer=defer, ready=ready, tick=self.tick, release=True)
+            parts = self.walk(y, above, defer, ready)
         if here > 0:
             # An output that does not depend on the input gives no gradient, and the rank before is waiting for one.
             self._made[m, here - 1, True] = np.zeros_like(x.data) if x.grad is None else x.grad
         return parts
+
+    def weights(self, m: int, chunk: int) -> None:
+        """Compute the gradients of a chunk's weights that its backward has put off."""
+        for part in self._deferred.pop((m, chunk)):
+            part.run()
+            self.tick()
 
     def update(self, m: int) -> None:
         """Apply one microbatch's gradient; only `pipedream.py` has schedules that say so."""

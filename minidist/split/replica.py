@@ -9,13 +9,13 @@ names no buckets hears nothing, and finds all gradients of the step when the rep
 Read next: `whole.py`, the simplest replica.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from minidist import _kernels as kernels
-from minidist.autograd import Parameter, Tensor, ops
+from minidist.autograd import Parameter, Tensor, WeightPart, ops
 from minidist.data.loader import microbatches
 from minidist.nn.module import Module
 from minidist.sync.seam import Sync
@@ -78,6 +78,20 @@ class Replica:
     def predict(self, inputs: np.ndarray) -> np.ndarray | None:
         """Give the most likely class of each target; None on a rank of the replica that does not know it."""
         raise TypeError(f"{type(self).__name__} does not say how to predict: define predict(inputs)")
+
+    def walk(
+        self,
+        root: Tensor,
+        grad: np.ndarray | None = None,
+        defer: Iterable[Parameter] = (),
+        ready: Callable[[Parameter], None] | None = None,
+    ) -> list[WeightPart]:
+        """Go backward from `root`, free what is behind, and let what is on its way move meanwhile."""
+        return root.backward(grad, defer=defer, ready=ready, tick=self.tick, release=True)
+
+    def tick(self) -> None:
+        """Hear that one more node of the tape is done."""
+        self.sync.tick()
 
     def begin(self) -> None:
         """Forget the gradients of the step before."""

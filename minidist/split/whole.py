@@ -12,7 +12,7 @@ same gradient as at once, to rounding, with the activations of one piece in memo
 
 import numpy as np
 
-from minidist.autograd import no_grad
+from minidist.autograd import Tensor, no_grad
 from minidist.nn.module import Module
 from minidist.split.replica import Argmax, Batch, Loss, Replica, whole_argmax
 from minidist.sync.seam import Sync
@@ -39,14 +39,21 @@ class Whole(Replica):
         self.begin()
         total = 0.0
         pieces = batch.cut(self.accumulate)
-        for number, piece in enumerate(pieces, start=1):
-            loss = self.loss(self.model(piece.inputs), piece.labels, piece.count)
+        for m, piece in enumerate(pieces):
+            loss = self.forward(m, piece)
             # Only the last piece makes gradients final; a rank that has no piece goes straight to end().
-            ready = self.ready if number == len(pieces) else None
-            loss.backward(ready=ready, tick=self.sync.tick, release=True)
+            self.backward(m, loss, final=m == len(pieces) - 1)
             total += loss.item()
         self.end()
         return total
+
+    def forward(self, m: int, piece: Batch) -> Tensor:
+        """Compute the loss of piece number m."""
+        return self.loss(self.model(piece.inputs), piece.labels, piece.count)
+
+    def backward(self, m: int, loss: Tensor, final: bool) -> None:
+        """Add the gradients of piece number m; `final`: no further piece will add to them."""
+        self.walk(loss, ready=self.ready if final else None)
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Give the class that the model finds most likely for each target of these examples."""

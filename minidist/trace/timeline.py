@@ -17,12 +17,16 @@ from typing import Any
 import numpy as np
 
 COMPUTES = ("forward", "backward", "weights", "update", "compute")
-KINDS = (*COMPUTES, "communication", "idle")
+KINDS = (*COMPUTES, "communication", "idle")  # what a rank can be doing: one of these at a time
+FLIGHT = "flight"  # an operation that goes on beside what its rank does: drawn on tracks of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that a rank did: `kind` is one of KINDS ("weights": the weights' part of a backward)."""
+    """Something that a rank did: `kind` is one of KINDS ("weights": the weights' part of a backward), or FLIGHT.
+
+    Spans may lie in one another: a layer in a forward, a wait in a layer. The innermost one says what the rank does.
+    """
 
     rank: int
     kind: str
@@ -81,25 +85,28 @@ class Timeline:
         return max((span.stop for span in self.spans), default=0.0)
 
     def seconds(self) -> dict[str, np.ndarray]:
-        """Give the seconds of each kind that occurs, as float64 of shape (ranks,): overlaps are counted once."""
-        kinds = [kind for kind in KINDS if any(span.kind == kind for span in self.spans)]
-        return {kind: self._covered([span for span in self.spans if span.kind == kind]) for kind in kinds}
+        """Give the seconds of each kind that occurs, as float64 of shape (ranks,): at each moment the innermost counts.
+
+        What is in flight is left out, so the kinds add up to the time that is in any span.
+        """
+        found: dict[str, np.ndarray] = {}
+        for rank in range(self.ranks):
+            spans = [span for span in self.spans if span.rank == rank and span.kind != FLIGHT]
+            for kind, seconds in _innermost(spans).items():
+                found.setdefault(kind, np.zeros(self.ranks))[rank] = seconds
+        return {kind: found[kind] for kind in KINDS if kind in found}
 
     def bubble(self) -> np.ndarray:
-        """Give each rank's idle share, (ranks,), from the first computation of any rank to the last one's end."""
+        """Give the share of time, (ranks,), in which each rank computes nothing.
+
+        From the first computation of any rank to the last one's end.
+        """
         computing = [span for span in self.spans if span.kind in COMPUTES]
         if not computing:
             return np.zeros(self.ranks)
         whole = max(span.stop for span in computing) - min(span.start for span in computing)
-        return 1 - self._covered(computing) / whole if whole > 0 else np.zeros(self.ranks)
-
-    def _covered(self, spans: Iterable[Span]) -> np.ndarray:
-        """Measure for each rank the time that is in at least one of the spans: a layer's may lie in a stage's."""
-        seconds, until = np.zeros(self.ranks), np.full(self.ranks, -np.inf)
-        for span in sorted(spans, key=lambda span: span.start):
-            seconds[span.rank] += max(0.0, span.stop - max(span.start, until[span.rank]))
-            until[span.rank] = max(until[span.rank], span.stop)
-        return seconds
+        busy = sum((s for kind, s in self.seconds().items() if kind in COMPUTES), np.zeros(self.ranks))
+        return 1 - busy / whole if whole > 0 else np.zeros(self.ranks)
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data that JSON can write: of `sent` only what is not zero, as [source, dest, bytes]."""
@@ -126,3 +133,27 @@ class Timeline:
         for source, dest, nbytes in plain["sent"]:
             timeline.sent[source, dest] = nbytes
         return timeline
+
+
+def _innermost(spans: Iterable[Span]) -> dict[str, float]:
+    """Give the seconds of each kind on one rank, where of spans that lie in one another the inner one counts."""
+    seconds: dict[str, float] = {}
+    around: list[Span] = []  # those that have begun, the innermost last
+    now = -np.inf
+
+    def until(time: float) -> None:
+        nonlocal now
+        if around and time > now:
+            seconds[around[-1].kind] = seconds.get(around[-1].kind, 0.0) + time - now
+        now = max(now, time)
+
+    for span in sorted(spans, key=lambda span: (span.start, -span.stop)):
+        while around and around[-1].stop <= span.start:
+            until(around[-1].stop)
+            around.pop()
+        until(span.start)
+        around.append(span)
+    while around:
+        until(around[-1].stop)
+        around.pop()
+    return seconds

@@ -23,7 +23,7 @@ from minidist.split.gather import whole_weights
 from minidist.split.replica import Batch
 from minidist.sync.parameter_server import Link
 from minidist.sync.server import Server
-from minidist.train import explain, mode_options, nonfinite, stories
+from minidist.train import explain, mode_options, nonfinite, see, stories
 from minidist.train.agree import agree
 from minidist.train.arrangement import arrange
 from minidist.train.forecast import forecast, forecast_server, total
@@ -53,6 +53,7 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     comm.barrier(purpose="control")
     dataset = data.load(options.data, options.data_dir)  # ... and all read
     path = agree(comm, options, dataset)
+    recorder = see.recorder(options, comm)
     link = Link(comm, arrangement.workers) if arrangement.servers else None
     workers = link.peers if link else comm
     if link and link.serves:
@@ -61,7 +62,9 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
             stories.gather(comm, stories.server_story(options, dataset, server))
         else:
             before = sent_so_far(comm)
-            server.run()
+            with see.recording(recorder, server):
+                server.run()
+            see.collect(recorder)
             costs_of_all(comm, sent_so_far(comm) - before, total(forecast_server(options, dataset, server)))
         return {}
     setup = set_up(options, dataset, workers, arrangement, link)
@@ -73,13 +76,15 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
         if comm.rank == 0:
             say(explain.tell(options, dataset, arrangement, setup, told))
         return {}
-    history, seconds, waited = train(options, dataset, setup)
+    with see.recording(recorder, setup):
+        history, seconds, waited = train(options, dataset, setup)
+    timeline = see.collect(recorder)
     costs = costs_of_all(comm, history.sent, total(occasions))
     accuracy = evaluate(setup, dataset, options)
     weights = whole_weights(setup.mesh, setup.groups)
     if weights is None or comm.rank:
         return {}
-    return {
+    result = {
         "mode": arrangement.mode,
         "mesh": arrangement.axes,
         "sync": arrangement.sync,
@@ -102,6 +107,8 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
         "parameters_sha256": fingerprint(weights, setup.model),
         "sample": sample(weights, dataset, options) if options.sample else None,
     }
+    see.show(options, timeline, result)
+    return result
 
 
 def train(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> tuple[History, float, float]:
@@ -165,8 +172,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if comm.rank == 0:
                 say(options.help)
             return 0
-        if options.json and comm.rank == 0:
-            check_writable(options.json)
+        if comm.rank == 0:
+            if options.json:
+                check_writable(options.json)
+            see.check(options)
         if options.guard:
             guard.watch(comm)
         with np.errstate(all="ignore"):  # what is not finite is found in nonfinite.py, on all ranks together

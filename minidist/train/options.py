@@ -160,6 +160,11 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
             "every K steps see that replicas are equal, parameters move, and each example is read once"
         ),
     )
+    add(
+        "--trace",
+        metavar="PATH",
+        help=rest("write what every rank did and when, for https://ui.perfetto.dev"),
+    )
     add("--explain", action="store_true", help=rest("do not train: say who holds and sends what"))
     add(
         "--guard",
@@ -214,9 +219,10 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     for name, owner in (("hidden", "mlp"), *((name, "gpt") for name, _, _ in GPT_SIZES)):
         if getattr(options, name) is not None and options.model != owner:
             raise UserError(f"--{name} is a size of the {owner}; leave it out, or say --model {owner}")
-    if options.explain and options.json is not None:
-        raise UserError(
-            "--explain trains nothing, so there is no result to write: leave --json out, or --explain"
-        )
+    for output in ("json", "trace"):
+        if options.explain and getattr(options, output) is not None:
+            raise UserError(
+                f"--explain trains nothing, so there is no result to write: leave --{output} out, or --explain"
+            )
     if options.sample and options.model != "gpt":
         raise UserError(f"--sample needs --model gpt; {options.model} does not write text")

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -132,15 +133,15 @@ def _size(count: int) -> str:
     return f"{count:.3g} GB"
 
 
-def check_writable(path: str) -> None:
+def check_writable(path: str, option: str = "--json") -> None:
     """Refuse a path that nothing could be written to, now rather than after the training."""
     directory = Path(path).absolute().parent
     if Path(path).is_dir():
-        raise UserError(f"--json {path} is a directory; name a file in it")
+        raise UserError(f"{option} {path} is a directory; name a file in it")
     if not directory.is_dir():
-        raise UserError(f"--json {path}: there is no directory {directory}; make it, or name another file")
+        raise UserError(f"{option} {path}: there is no directory {directory}; make it, or name another file")
     if not os.access(directory if _can_be_replaced(path) else path, os.W_OK):
-        raise UserError(f"--json {path}: you may not write there; name a file in a directory of yours")
+        raise UserError(f"{option} {path}: you may not write there; name a file in a directory of yours")
 
 
 def _can_be_replaced(path: str) -> bool:
@@ -149,13 +150,19 @@ def _can_be_replaced(path: str) -> bool:
 
 
 def write_json(path: str, result: dict[str, Any]) -> None:
-    """Write the result to a file, complete or not at all; to a device (/dev/stdout) as far as it takes it."""
+    """Write the result to a file."""
+    text = json.dumps(result, indent=1) + "\n"
+    write_whole(path, "--json", lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def write_whole(path: str, option: str, write: Callable[[Path], object]) -> None:
+    """Write a file, complete or not at all; to a device (/dev/stdout) as far as it takes it."""
     temporary = Path(f"{path}.part") if _can_be_replaced(path) else Path(path)
     try:
-        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(temporary)
         if temporary != Path(path):
             temporary.replace(path)
     except OSError as error:
         if temporary != Path(path):
             temporary.unlink(missing_ok=True)
-        raise UserError(f"--json {path} could not be written: {error.strerror}") from None
+        raise UserError(f"{option} {path} could not be written: {error.strerror}") from None

@@ -68,7 +68,7 @@ def test_where_messages_need_the_core_a_collective_moves_only_between_computatio
         act = Collect("all_reduce", (0, 1), 1000, 8, "sum", "ring")  # two messages, one after the other
         acts = [act, Compute("backward", "a", 1.0), Compute("backward", "b", 1.0), Wait("sum")]
         played = play({0: acts, 1: acts}, cluster(background=background))
-        return [span.stop for span in played.spans if span.kind == "communication"]
+        return [span.stop for span in played.spans if span.kind == "flight"]
 
     assert overlapped(True) == pytest.approx([2 * (1e-5 + 4e-6)] * 2)
     assert overlapped(False) == pytest.approx([2.0] * 2)  # a message at the end of each computation

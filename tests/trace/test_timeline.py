@@ -21,17 +21,17 @@ def two_ranks() -> Timeline:
     return timeline
 
 
-def test_seconds_by_kind_count_an_overlap_once() -> None:
+def test_of_spans_that_lie_in_one_another_the_innermost_counts() -> None:
     seconds = two_ranks().seconds()
     assert {kind: per_rank.tolist() for kind, per_rank in seconds.items()} == {
-        "forward": [2, 1],
+        "forward": [1, 1],
         "backward": [0, 1],
         "communication": [2, 0],
     }
 
 
 def test_bubble_is_the_idle_share_between_the_first_and_the_last_computation() -> None:
-    assert two_ranks().bubble() == pytest.approx([0.5, 0.5])
+    assert two_ranks().bubble() == pytest.approx([0.75, 0.5])
     assert (two_ranks().start, two_ranks().stop) == (1, 5)
 
 

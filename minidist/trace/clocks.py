@@ -1,0 +1,67 @@
+"""One clock for all ranks: how far each rank's is from rank 0's, found by ping-pong.
+
+    rank r   t0 ----\\                /---> t3        offset = ((t1 - t0) + (t2 - t3)) / 2
+    rank 0           \\--> t1   t2 --/                round trip = (t3 - t0) - (t2 - t1)
+
+Were both ways equally long, the offset would be exact; as they are not, it is wrong by at most half of the round trip.
+So the fastest of many round trips is taken; and where the offset may as well be 0, as on one machine, it is 0. Clocks
+also go at different speeds (a few parts in a million): they are compared before and after, and in between the offset
+lies on a straight line.
+
+Mills, "Internet Time Synchronization: The Network Time Protocol", IEEE Trans. Communications, 1991, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from minidist.comm import Communicator
+
+ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Moment:
+    """At `time` on this rank's clock, rank 0's showed time + offset, give or take round_trip / 2; in seconds."""
+
+    time: float
+    offset: float
+    round_trip: float
+
+
+def quiet(comm: Communicator) -> Communicator:
+    """Give the same ranks counters and a progress of their own: what is said here is no part of the training."""
+    return Communicator(comm.endpoint, comm.name)
+
+
+def compare_clocks(comm: Communicator, clock: Callable[[], float], rounds: int = ROUNDS) -> Moment:
+    """Compare this rank's clock with rank 0's; a collective of `comm`, with nothing in flight."""
+    line, tag = quiet(comm), comm.endpoint.largest_tag
+    theirs, nothing = np.empty(2), np.empty(0)
+    if line.rank == 0:
+        for rank in range(1, line.size):
+            for _ in range(rounds):
+                line.recv(nothing, rank, tag)
+                came = clock()
+                line.send(np.array([came, clock()]), rank, tag)
+        return Moment(clock(), 0.0, 0.0)
+    found = []
+    for _ in range(rounds):
+        sent = clock()
+        line.send(nothing, 0, tag)
+        line.recv(theirs, 0, tag)
+        back = clock()
+        came, left = theirs.tolist()
+        found.append(((back - sent) - (left - came), ((came - sent) + (left - back)) / 2, back))
+    round_trip, offset, when = min(found)
+    return Moment(when, 0.0 if abs(offset) <= round_trip / 2 else offset, round_trip)
+
+
+def on_rank_0(moments: list[Moment], time: float) -> float:
+    """Say what rank 0's clock showed when this rank's showed `time`; on the line through two moments."""
+    first, last = moments[0], moments[-1]
+    share = (time - first.time) / (last.time - first.time) if last.time > first.time else 0.0
+    return time + first.offset + share * (last.offset - first.offset)
