@@ -12,6 +12,7 @@ Here arguments are checked. How each collective works stands in `collectives.py`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -315,6 +316,10 @@ class Communicator(PointToPoint):
         new = Communicator(endpoint, name or f"{self.name}/{color}", self)
         new.key = (*self.key, number, color)
         return new
+
+    def split_by(self, color_of: Callable[[int], int | None], name: str) -> Communicator | None:
+        """Form a communicator of all ranks of the same color, where every rank knows each one's: `color_of(rank)`."""
+        return self.split(color_of(self.rank), name=name)
 
     def free(self) -> None:
         """Give back what MPI keeps for this communicator, of which it has some 2,000; all its ranks call this.

@@ -63,7 +63,7 @@ class Mesh:
             elif math.prod(self.axes[axis] for axis in axes) == 1:
                 self._comms[axes] = self.everyone.alone(name)
             else:
-                new = self.everyone.split(group_number(self.everyone.rank, self.axes, axes), name=name)
+                new = self.everyone.split_by(lambda rank: group_number(rank, self.axes, axes), name)
                 assert new is not None, "only a rank that gives no color gets none"
                 self._comms[axes] = new
         return self._comms[axes]
@@ -95,13 +95,14 @@ class Mesh:
 
     def _join_part(self, axes: tuple[str, ...], name: str) -> Communicator:
         """Join the ranks of a part, over all the other axes named; who is not in it is alone."""
-        joined, inside = [], True
-        for axis in axes:
-            whole, places = self._parts.get(axis, (axis, tuple(range(self.axes.get(axis, 0)))))
-            joined.append(whole)
-            inside = inside and self.coordinates[whole] in places
-        color = group_number(self.everyone.rank, self.axes, tuple(joined)) if inside else None
-        return self.everyone.split(color, name=name) or self.everyone.alone(name)
+        parts = [self._parts.get(axis, (axis, tuple(range(self.axes.get(axis, 0))))) for axis in axes]
+
+        def color(rank: int) -> int | None:
+            places = coordinates(rank, self.axes)
+            inside = all(places[whole] in those for whole, those in parts)
+            return group_number(rank, self.axes, tuple(whole for whole, _ in parts)) if inside else None
+
+        return self.everyone.split_by(color, name) or self.everyone.alone(name)
 
     def _check(self, axes: tuple[str, ...]) -> None:
         for axis in axes:

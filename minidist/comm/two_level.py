@@ -68,7 +68,10 @@ ALGORITHMS["two_level"] = two_level
 
 def first_ranks(nodes: Sequence[int]) -> list[int]:
     """Give the first rank on each machine."""
-    return [nodes.index(node) for node in dict.fromkeys(nodes)]
+    firsts: dict[int, int] = {}
+    for rank, node in enumerate(nodes):
+        firsts.setdefault(node, rank)
+    return list(firsts.values())
 
 
 def has_two_levels(nodes: Sequence[int]) -> bool:

@@ -102,6 +102,7 @@ class Group:
         axes: tuple[str, ...] = ("data",),
         repeated: tuple[str, ...] = (),
         allocate: Allocate = np.empty,
+        filled: bool = True,
     ) -> None:
         self.parameters = tuple(parameters.values())
         self.axes, self.repeated = axes, repeated
@@ -115,7 +116,8 @@ class Group:
             shape, size = parameter.shape, parameter.size
             layout.append(Entry(parameter.name, shape, parameter.placement, offset, size, place))
             weights = self.weights[offset : offset + size].reshape(shape)
-            weights[...] = parameter.data
+            if filled:
+                weights[...] = parameter.data
             parameter.bind(weights, None)
             offset += size
         self.layout = tuple(layout)
@@ -160,8 +162,10 @@ def nowhere(shape: int | tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return np.broadcast_to(np.array(np.nan, dtype), shape)
 
 
-def flatten(module: Module, allocate: Allocate = np.empty) -> list[Group]:
+def flatten(module: Module, allocate: Allocate = np.empty, filled: bool = True) -> list[Group]:
     """Move a model's parameters into flat vectors, one pair per group, and return the groups.
+
+    filled=False leaves the numbers behind: for who looks at places and sizes alone, and has no memory for more.
 
     `allocate(n, dtype=...)` provides the memory, so that a window which other ranks see can be it. Modules
     list their parameters in order of first use; a shared parameter counts where it is used first.
@@ -175,7 +179,8 @@ def flatten(module: Module, allocate: Allocate = np.empty) -> list[Group]:
         key = (parameter.dtype.str, parameter.requires_grad, axes, repeated)
         alike.setdefault(key, {})[place] = parameter
     return [
-        Group(parameters, axes, repeated, allocate) for (_, _, axes, repeated), parameters in alike.items()
+        Group(parameters, axes, repeated, allocate, filled)
+        for (_, _, axes, repeated), parameters in alike.items()
     ]
 
 

@@ -2,7 +2,8 @@
 
     Compute("forward", "blocks.0", 2e-3), Send(1, 4096, "F0"), Receive(1, "B0"), Collect("all_reduce", ...), Wait("b0")
 
-A rank's program is a row of acts. A pipeline's instructions become acts in `step.py`, one by one and in their order.
+A rank's program is a row of acts. A training's become acts in `minidist/simulate/program.py`: a pipeline's instructions
+one by one and in their order.
 Read next: `simulate.py`, which plays them.
 """
 
@@ -48,7 +49,7 @@ class Collect:
     algorithm: of an all-reduce, as for `Communicator.all_reduce`. tag: the same on all members, and used once.
     """
 
-    operation: str  # "all_reduce", "reduce_scatter", "all_gather", "broadcast" or "barrier"
+    operation: str  # "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier" or "tell"
     members: tuple[int, ...]  # world ranks
     n: int
     itemsize: int
@@ -64,10 +65,23 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Ask each other member for its piece, by a message of `question` bytes, and wait for all of them.
+
+    pieces: bytes of each member's. They answer without being waited for (`comm/shelf.py`).
+    """
+
+    members: tuple[int, ...]
+    pieces: tuple[int, ...]
+    question: int
+    tag: Hashable
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """Hold so many bytes more than before; fewer if below 0."""
 
     bytes: int
 
 
-Act = Compute | Send | Receive | Collect | Wait | Hold
+Act = Compute | Send | Receive | Collect | Wait | Fetch | Hold

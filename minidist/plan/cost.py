@@ -54,9 +54,11 @@ def all_reduce(n: int, itemsize: int, size: int, link: Link, algorithm: str) -> 
 
 
 def other(operation: str, nbytes: int, size: int, link: Link) -> float:
-    """Seconds of a reduce_scatter, all_gather (nbytes: of the whole), broadcast or barrier."""
+    """Seconds of a reduce_scatter, all_gather (nbytes: of the whole), broadcast, tell or barrier."""
     if operation == "barrier":
         return ceil(log2(size)) * link.latency
+    if operation == "tell":  # every rank sends the same to each other one
+        return link.latency + (size - 1) * nbytes / link.bandwidth
     if operation == "broadcast":
         return ceil(log2(size)) * (link.latency + nbytes / link.bandwidth)
     return (size - 1) * (link.latency + nbytes / size / link.bandwidth)

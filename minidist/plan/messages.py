@@ -9,7 +9,7 @@ Read next: `simulate.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -60,7 +60,7 @@ class Members:
         yield (player.meet(self.strand, size, (self.act.tag, "ready"), link.latency),)
         for other, member in enumerate(self.members):
             if other != rank:
-                player.timeline.sent[self.strand.rank, member] += 2 * nbytes  # a read and a write
+                player.sent[self.strand.rank, member] += 2 * nbytes  # a read and a write
         yield (player.after(self.strand, 2 * (size - 1) * nbytes / link.bandwidth),)
         yield (player.meet(self.strand, size, (self.act.tag, "done"), link.latency),)
 
@@ -101,11 +101,18 @@ def sent_by(act: Collect, rank: int, nodes: Sequence[int]) -> list[tuple[int, in
 
 def numbers(n: int, itemsize: int) -> np.ndarray:
     """Give n numbers that take no memory."""
-    return np.broadcast_to(np.zeros((), f"f{itemsize}"), n)
+    return np.broadcast_to(np.zeros((), f"V{itemsize}"), n)
 
 
 def _add(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     return out
+
+
+def _tell(channel: Channel, x: np.ndarray) -> Iterator[list[Any]]:
+    """Send the same to every other rank, and hear from all of them."""
+    others = [rank for rank in range(channel.size) if rank != channel.rank]
+    sends = [channel.send(x, other) for other in others]
+    yield [*sends, *(channel.receive(x, other) for other in others)]
 
 
 def algorithm_of(act: Collect, nodes: Sequence[int]) -> str:
@@ -125,6 +132,7 @@ def steps_of(act: Collect, channel: Channel) -> Any:
         "all_gather": lambda: ring_all_gather(channel, pieces),
         "broadcast": lambda: broadcast_tree(channel, x, root=0),
         "barrier": lambda: collectives.barrier(channel),
+        "tell": lambda: _tell(channel, x),
     }
     if act.operation in ways:
         return ways[act.operation]()

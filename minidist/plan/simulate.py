@@ -15,13 +15,13 @@ for twice, and is there a latency later. On one machine each rank has a port; ma
 Where the cluster has no `background`, a rank moves its collectives only between two computations and while it waits.
 
 Not in it: what adding up costs, the operating system, ranks that are slower than others.
-Read next: `step.py`, which makes the acts of a training step.
+Read next: `minidist/simulate/program.py`, which makes the acts of a training step.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,7 @@ from typing import Any, cast
 
 from minidist.comm.channel import Channel
 from minidist.plan import cost, messages
-from minidist.plan.acts import Act, Collect, Compute, Hold, Receive, Send, Wait
+from minidist.plan.acts import Act, Collect, Compute, Fetch, Hold, Receive, Send, Wait
 from minidist.plan.cluster import Cluster
 from minidist.trace.timeline import Flow, Span, Timeline
 
@@ -44,6 +44,7 @@ class Pending:
     what: str = ""
 
 
+MOST_RANKS = 4096  # of a timeline: its table of who sent how much to whom has a place for each pair
 Steps = Generator[Iterable[Pending], None, None]
 
 
@@ -62,8 +63,9 @@ class Player:
     """Let time pass. `play` below is all that others need."""
 
     def __init__(self, cluster: Cluster, ranks: int, played: Iterable[int], flows: bool = True) -> None:
-        self.cluster, self.timeline, self.flows = cluster, Timeline(ranks), flows
-        self.played = set(played)
+        self.cluster, self.flows, self.played = cluster, flows, set(played)
+        self.timeline = Timeline(ranks if ranks <= MOST_RANKS else len(self.played))
+        self.sent: Counter[tuple[int, int]] = Counter()  # bytes, by source and destination
         self.nodes = cluster.places(ranks)
         self.crowding = cluster.crowding(ranks)
         self.events: list[tuple[float, bool, int, Strand]] = []
@@ -150,7 +152,7 @@ class Player:
         left = start + nbytes / link.bandwidth
         self.free[out] = self.free[into] = left
         arrival = left + link.latency
-        self.timeline.sent[source, dest] += nbytes
+        self.sent[source, dest] += nbytes
         if self.flows:
             self.timeline.flows.append(Flow(source, dest, began, arrival, nbytes, messages.name_of(tag)))
         key = source, dest, tag
@@ -212,6 +214,9 @@ class Player:
                     beside, started = collects.pop(tag)
                     yield (beside.done,)
                     self.idle(strand, began, f"wait for {started.operation}")
+                case Fetch():
+                    yield self.fetch(strand, act)
+                    self.idle(strand, began, f"wait for {messages.name_of(act.tag)}")
                 case Hold(nbytes):
                     self.held[rank] += nbytes
                     self.timeline.memory[rank].append((began, self.held[rank]))
@@ -219,6 +224,29 @@ class Player:
         yield sends
         yield [beside.done for beside, _ in collects.values()]
         self.idle(strand, began, "wait for what is on its way")
+
+    def fetch(self, strand: Strand, act: Fetch) -> list[Pending]:
+        """Send the questions, and begin a strand that answers on each other rank."""
+        rank, answers = strand.rank, []
+        for member, nbytes in zip(act.members, act.pieces, strict=True):
+            if member == rank:
+                continue
+            if member in self.played:
+                self.send(strand, member, act.question, (act.tag, "question"))
+                self.start(member, strand.clock, partial(self.answer, rank, nbytes, act.tag))
+                answers.append(self.receive(strand, member, act.tag))
+            else:  # it fetches from this rank what this one fetches from it
+                self.sent[rank, member] += act.question + act.pieces[act.members.index(rank)]
+        if len(answers) + 1 < len(act.members):
+            nodes = [self.nodes[member] for member in act.members]
+            gather = Collect("all_gather", act.members, sum(act.pieces), 1, act.tag)
+            answers.append(Pending(strand.clock + cost.seconds(gather, self.cluster, nodes)))
+        return answers
+
+    def answer(self, asker: int, nbytes: int, tag: Hashable, strand: Strand) -> Steps:
+        """Answer a question when it has come."""
+        yield (self.receive(strand, asker, (tag, "question")),)
+        self.send(strand, asker, nbytes, tag)
 
     def idle(self, strand: Strand, began: float, name: str, peer: int | None = None) -> None:
         """Write down that a rank waited."""
@@ -236,7 +264,7 @@ class Player:
                 yield from messages.steps_of(act, channel)
             elif len(act.members) > 1:
                 for dest, nbytes in messages.sent_by(act, rank, comm.nodes):
-                    self.timeline.sent[rank, dest] += nbytes
+                    self.sent[rank, dest] += nbytes
                 yield (self.meet(strand, len(here), act.tag, cost.seconds(act, self.cluster, comm.nodes)),)
             nbytes = act.n * act.itemsize
             span = Span(rank, "flight", act.operation, began, strand.clock, bytes=nbytes)
@@ -250,13 +278,20 @@ def play(
 ) -> Timeline:
     """Play the acts of each rank on a cluster; ValueError if they cannot come to their end.
 
-    ranks: how many there are, if programs are not of all of them. A collective that has members without a program
-    takes the time of its closed formula, from when the others have come.
+    ranks: how many there are, if programs are only of the first ones. A collective that has members without a program
+    takes the time of its closed formula, from when the others have come. The timeline is of all ranks, of more than
+    MOST_RANKS of those with a program; facts["sent"] are the bytes that each of its ranks sends, to whomever.
     flows: whether to keep every message in the timeline; it is faster without.
     """
     player = Player(cluster, ranks or len(programs), programs, flows)
     for rank, acts in programs.items():
         player.start(rank, 0.0, partial(player.program, rank, acts), own=True)
     player.run()
-    player.timeline.facts.update(simulated=True, cluster=cluster.name)
-    return player.timeline
+    timeline = player.timeline
+    totals = [0] * timeline.ranks
+    for (source, dest), nbytes in player.sent.items():
+        totals[source] += nbytes
+        if dest < timeline.ranks:
+            timeline.sent[source, dest] = nbytes
+    timeline.facts.update(simulated=True, cluster=cluster.name, ranks=len(player.nodes), sent=totals)
+    return timeline

@@ -142,26 +142,33 @@ def peak_live(program: Sequence[Instruction]) -> int:
     return peak
 
 
+KNOWN = {**SCHEDULES, "pipedream": pipedream}
+
+
+def draw(name: str, stages: int, microbatches: int, chunks: int = 1) -> str:
+    """Draw a schedule, and say how long each rank is idle and how many microbatches are alive there."""
+    programs = [with_messages(KNOWN[name], stages, rank, microbatches, chunks) for rank in range(stages)]
+    timeline = simulate(programs)
+    lines = [timeline.picture()]
+    for rank, program in enumerate(programs):
+        lines.append(f"rank {rank}: idle {timeline.bubble(rank)}, alive at most {peak_live(program)}")
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Draw the schedule that the arguments name."""
-    known = {**SCHEDULES, "pipedream": pipedream}
     if (
         not 3 <= len(arguments) <= 4
-        or arguments[0] not in known
+        or arguments[0] not in KNOWN
         or not all(a.isdigit() for a in arguments[1:])
     ):
         print(
-            f"give a schedule ({', '.join(known)}), the number of ranks, of microbatches, and maybe of chunks",
+            f"give a schedule ({', '.join(KNOWN)}), the number of ranks, of microbatches, and maybe of chunks",
             file=sys.stderr,
         )
         return 2
     stages, microbatches, chunks = [int(a) for a in [*arguments[1:], "1"][:3]]
-    schedule = known[arguments[0]]
-    programs = [with_messages(schedule, stages, rank, microbatches, chunks) for rank in range(stages)]
-    timeline = simulate(programs)
-    print(timeline.picture())
-    for rank, program in enumerate(programs):
-        print(f"rank {rank}: idle {timeline.bubble(rank)}, alive at most {peak_live(program)}")
+    print(draw(arguments[0], stages, microbatches, chunks))
     return 0
 
 

@@ -54,7 +54,7 @@ class Link:
         self.comm, self.workers, self.servers = comm, workers, servers
         self.serves = comm.rank >= workers
         self.place = comm.rank - workers if self.serves else comm.rank  # among workers, or among servers
-        peers = comm.split(int(self.serves), name="servers" if self.serves else "workers")
+        peers = comm.split_by(lambda rank: int(rank >= workers), "servers" if self.serves else "workers")
         assert peers is not None, "every rank gave a color"
         self.peers = peers
 

@@ -40,7 +40,7 @@ def shares(options: argparse.Namespace, setup: Setup, count: int) -> list[int]:
     return even(count, setup.mesh.size("data"))
 
 
-def _microbatches(options: argparse.Namespace, examples: int) -> list[list[int]]:
+def microbatch_sizes(options: argparse.Namespace, examples: int) -> list[list[int]]:
     """Give the sizes of the microbatches that a replica of a pipeline makes of its examples, for each accumulation."""
     rounds = [n for n in even(examples, options.accumulate) if n]
     return [[m for m in even(n, options.microbatches) if m] for n in rounds]
@@ -48,7 +48,7 @@ def _microbatches(options: argparse.Namespace, examples: int) -> list[list[int]]
 
 def most_microbatches(options: argparse.Namespace, setup: Setup, count: int) -> list[list[int]]:
     """Give these sizes for the replica that has the most of so many examples."""
-    return _microbatches(options, max(shares(options, setup, count)))
+    return microbatch_sizes(options, max(shares(options, setup, count)))
 
 
 def split_lines(options: argparse.Namespace, dataset: Dataset, setup: Setup, count: int) -> Iterator[Sent]:
@@ -58,7 +58,7 @@ def split_lines(options: argparse.Namespace, dataset: Dataset, setup: Setup, cou
     examples = shares(options, setup, count)[mesh.coordinates["data"]]
     targets = dataset.train_labels[0].size
     if isinstance(replica, PipelineParallel):
-        sizes = [n for part in _microbatches(options, examples) for n in part]
+        sizes = [n for part in microbatch_sizes(options, examples) for n in part]
         runs = replica.stage.runs
         borders = [splits.numbers_after(model, run.stop - 1) for run in runs[:-1]]
         here = runs[replica.rank :: replica.stages]
@@ -166,7 +166,7 @@ def _fetches(options: argparse.Namespace, dataset: Dataset, setup: Setup, exampl
     if isinstance(replica, PipelineParallel):
         chunks = [reads[run] for run in replica.stage.runs[replica.rank :: replica.stages]]
         last = replica.chunks - 1 if replica.is_last(replica.chunks - 1) else None
-        for sizes in _microbatches(options, examples):
+        for sizes in microbatch_sizes(options, examples):
             program = replica.program(replica.schedule, len(sizes))
             order += zero.order(program, chunks, bucket_of, options.recompute, last)
     else:

@@ -42,14 +42,14 @@ def kept(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> list[He
         rounds = [part for count in set(sizes) for part in most_microbatches(options, setup, count)]
         peaks = [(peak_live(replica.program(schedule, len(part))), max(part)) for part in rounds]
         alive, largest = max(peaks, key=lambda peak: peak[0] * peak[1])
-        entering = [_entering(options, dataset, setup, run.start) for run in replica.stage.runs]
-        found += memory.stage_inputs(alive, largest * max(entering[replica.rank :: replica.stages]))
+        inputs = [entering(options, dataset, setup, run.start) for run in replica.stage.runs]
+        found += memory.stage_inputs(alive, largest * max(inputs[replica.rank :: replica.stages]))
         if isinstance(replica, PipeDream):
             found += memory.stashed(groups, alive)
     return found
 
 
-def _entering(options: argparse.Namespace, dataset: Dataset, setup: Setup, piece: int) -> int:
+def entering(options: argparse.Namespace, dataset: Dataset, setup: Setup, piece: int) -> int:
     """Count the bytes of one example that enter a piece of the model here."""
     if piece == 0:
         return as_model_input(dataset.train_inputs[:1], options.dtype).nbytes

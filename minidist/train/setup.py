@@ -19,6 +19,7 @@ from minidist.data import Dataset, Outline
 from minidist.errors import UserError
 from minidist.models import CNN, GPT, MLP
 from minidist.nn import Group, Module, flatten
+from minidist.nn.flat import nowhere
 from minidist.optim import SGD, AdamW, Optimizer, Vectors
 from minidist.split import stages, tensor_parallel
 from minidist.split.pipedream import PipeDream
@@ -51,8 +52,12 @@ def set_up(
     comm: Communicator,
     arrangement: Arrangement,
     link: Link | None,
+    draw: bool = True,
 ) -> Setup:
-    """Build it on every worker (comm: of the workers). Raises UserError where the model does not fit."""
+    """Build it on every worker (comm: of the workers). Raises UserError where the model does not fit.
+
+    draw: give the weights their numbers; False: only their shapes and places matter (`minidist/simulate/`).
+    """
     mesh = Mesh(comm, **arrangement.axes)
     model = declare_model(options, dataset)
     loss: Loss = whole_loss
@@ -68,8 +73,13 @@ def set_up(
             )
             costs = measured_costs(model, mesh, sample, options.dtype)
         here = stage = cut(model, mesh, options.chunks, costs)
-    here.initialize(options.seed, np.dtype(options.dtype))
-    groups = flatten(here)
+    if draw:
+        here.initialize(options.seed, np.dtype(options.dtype))
+        groups = flatten(here)
+    else:
+        for parameter in here.parameters():
+            parameter.bind(nowhere(parameter.shape, np.dtype(options.dtype)))
+        groups = flatten(here, filled=False)
     sync = build_sync(options, mesh, groups, arrangement, link)
     replica: Replica
     if "pipe" in mesh.axes and options.schedule == "pipedream":
