@@ -56,7 +56,7 @@ class SharedMemory:
         self.endpoint = comm.endpoint
         mine = np.array([[n, zlib.crc32(dtype.str.encode())]])
         asked = comm._now(  # (ranks, 2)
-            comm._collective, "allocate_shared", lambda channel: all_gather(channel, mine), "control"
+            comm._collective, "allocate_shared", lambda channel: all_gather(channel, mine), "control", mine
         )
         if n < 0 or (asked != asked[0]).any():
             raise MessageMismatch(
