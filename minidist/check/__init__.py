@@ -21,9 +21,10 @@ The step is run for a batch that all ranks share evenly and for one that they ca
 cause is named only where the numbers of all of them agree with it, else just the place. Weights that would be drawn
 as zeros (biases) are drawn as small numbers, so that nothing is right by chance.
 
-observe.py   runs the ranks        record.py   what a rank did        compare.py   the first difference
-causes.py    what explains it      evidence.py what guesses ask       report.py    how it is said
-__main__.py  the command
+observe.py    runs the ranks               record.py, found.py, prepare.py   what a rank did
+case.py       one rank and many            compare.py                        the first difference
+evidence.py   how often examples count     causes*.py                        what explains a difference
+report.py     how it is said               __main__.py                       the command
 
 Read next: `record.py`.
 """

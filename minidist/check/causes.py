@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from minidist.check import causes_backward, causes_update
-from minidist.check.compare import Difference, rows_of
+from minidist.check.case import Difference, rows_of
 from minidist.check.evidence import Evidence, Guess, listed, ratio
 from minidist.check.observe import forward_alone
 
@@ -115,13 +115,22 @@ def _forward(e: Evidence, d: Difference) -> Iterator[Guess]:
                 "mask for different examples; draw it by the example's place in the global batch",
             )
     if rows is not None and d.step == 0:
-        alone = forward_alone(e.program, e.case.batches[0], rows, call.layer)
+        alone, turned = (
+            forward_alone(e.program, e.case.batches[0], order, call.layer) for order in (rows, rows[::-1])
+        )
         if alone is not None and alone.shape == got.shape and not e.case.differ(got, alone, None):
-            yield (
-                "statistics",
-                "it depends on which examples are together: statistics over a rank's own examples (batch norm?); sum "
-                "them over the ranks",
-            )
+            if turned is not None and not e.case.differ(got, turned[::-1], None):
+                yield (
+                    "statistics",
+                    "it depends on which examples are together: statistics over a rank's own examples (batch norm?); "
+                    "sum them over the ranks",
+                )
+            else:
+                yield (
+                    "same mask",
+                    "it depends on an example's place in a rank's share: the same random numbers (dropout?) on all "
+                    "ranks; draw them by the place in the global batch",
+                )
     factor = ratio({"x": got}, {"x": one})
     if factor is not None:
         yield f"output {factor:.3f}", f"it is {factor:.3f} times the one-process output"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minidist.check.compare import Difference, gradient_of, part_of, rows_of
+from minidist.check.case import Difference, gradient_of, part_of, rows_of
 from minidist.check.evidence import CLOSE, Evidence, Guess, listed, near, ratio
 from minidist.check.record import Arrays
 

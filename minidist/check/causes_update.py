@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from minidist.check.case import Difference, gradient_of, rows_of
 from minidist.check.causes_backward import summed_weights, weighed
-from minidist.check.compare import Difference, rows_of
 from minidist.check.evidence import Evidence, Guess, listed, near, ratio
 from minidist.check.observe import values_by_row
 
@@ -39,6 +39,17 @@ def weights(e: Evidence, d: Difference) -> Iterator[Guess]:
     lr = one.lr or record.lr
     if f is not None:
         says = f"the update is {f:.3f} times the one-process update"
+        if gradient_of(record, d.tensor) is None:  # ZeRO has none when the update is over
+            if near(f, p):
+                yield (
+                    "summed",
+                    f"{says}: gradients summed, not averaged, or lr multiplied by the number of ranks?",
+                )
+            if near(f, 1 / p):
+                yield (
+                    "averaged twice",
+                    f"{says}: gradients averaged twice, or lr divided by the number of ranks?",
+                )
         more = record.updates.get(d.tensor, 0) - one.updates.get(d.tensor, 0)
         if near(f, 2) and more > 0:
             yield "twice", f"{says}: applied twice"

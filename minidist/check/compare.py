@@ -11,52 +11,12 @@ How far rounding reaches is measured: one process runs a second time with its in
 digit, and what that does to a tensor, 32 times over, is allowed. Read next: `causes.py`.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
+from minidist.check.case import Case, Difference, gradient_of, part_of, rows_of
 from minidist.check.record import Arrays, Call, Record
-
-
-@dataclass(frozen=True)
-class Case:
-    """The same steps on one rank and on many; `nudged` is one rank again, changed in the last digit."""
-
-    ranks: int
-    batches: Sequence[tuple[np.ndarray, np.ndarray]]
-    one: list[Record]
-    nudged: list[Record]
-    many: list[list[Record]]  # by step, then by rank
-
-    @property
-    def floor(self) -> float:
-        """The relative difference that is never looked at."""
-        single = any(array.dtype == np.float32 for array in self.one[0].start.values())
-        return 3e-5 if single else 1e-9
-
-    def differ(self, got: np.ndarray, one: np.ndarray, nudged: np.ndarray | None, least: float = 0.0) -> bool:
-        """Say whether two tensors differ by more than rounding explains."""
-        if not got.size:
-            return False
-        scale = max(float(np.abs(one).max(initial=0)), least, 1e-300)
-        noise = 0.0 if nudged is None else float(np.abs(nudged - one).max(initial=0))
-        with np.errstate(invalid="ignore"):
-            return not float(np.abs(got - one).max()) <= max(self.floor * scale, 32 * noise)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One tensor that differs. step counts from 0; result: whether it had to agree."""
-
-    stage: str  # start, rows, forward, labels, stale, gradient, weights, state, buffer, value
-    step: int
-    rank: int
-    tensor: str
-    result: bool
-    got: np.ndarray | None = None
-    one: np.ndarray | None = None
-    call: Call | None = None
 
 
 def first_difference(case: Case) -> Difference | None:
@@ -90,23 +50,6 @@ def differences(case: Case, step: int) -> Iterator[Difference]:
     yield from _values(case, step)
 
 
-def part_of(whole: np.ndarray, name: str, records: Sequence[Record], rank: int) -> np.ndarray | None:
-    """Cut what a rank holds out of one process's tensor; None where that is not known."""
-    placement = records[rank].placements.get(name)
-    shapes = [record.end[name].shape if name in record.end else None for record in records]
-    here = shapes[rank]
-    if placement is not None and placement.shape == whole.shape:
-        return placement.take(whole)
-    if here is None or here == whole.shape:
-        return whole
-    cut = [dim for dim in range(whole.ndim) if len(here) == whole.ndim and here[dim] != whole.shape[dim]]
-    sizes = [shape[cut[0]] if shape and cut else 0 for shape in shapes]
-    if len(cut) != 1 or sum(sizes) != whole.shape[cut[0]]:
-        return None
-    first = sum(sizes[:rank])  # pieces follow each other in rank order
-    return np.take(whole, np.arange(first, first + sizes[rank]), axis=cut[0])
-
-
 def _weights(case: Case, step: int, stage: str) -> Iterator[Difference]:
     records = case.many[step]
 
@@ -125,11 +68,6 @@ def _weights(case: Case, step: int, stage: str) -> Iterator[Difference]:
                 and case.differ(got, one, nudged)
             ):
                 yield Difference(stage, step, record.rank, name, True, got, one)
-
-
-def rows_of(record: Record) -> np.ndarray:
-    """Give the rows that a rank read, each once."""
-    return np.unique(np.concatenate([*record.reads, np.empty(0, np.int64)])).astype(np.int64)
 
 
 def _rows(case: Case, step: int) -> Iterator[Difference]:
@@ -213,11 +151,6 @@ def _labels(case: Case, step: int) -> Iterator[Difference]:
                 continue
             if (given.reshape(-1) != labels[rows].reshape(-1)).any():
                 yield Difference("labels", step, record.rank, "labels", False, given, labels[rows])
-
-
-def gradient_of(record: Record, name: str) -> np.ndarray | None:
-    """Give the gradient that a rank applied; where it applied none, the one that it was left with."""
-    return record.applied[name] if name in record.applied else record.left.get(name)
 
 
 def _gradients(case: Case, step: int) -> Iterator[Difference]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minidist.check.compare import Case, Difference, gradient_of
+from minidist.check.case import Case, Difference, gradient_of
 from minidist.check.observe import Program
 from minidist.check.record import Arrays
 

@@ -6,13 +6,15 @@ The ranks are threads of this process, or MPI processes: the records are the sam
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minidist.autograd import Tensor, ops
-from minidist.check.record import Arrays, Record, Recorder, heard_by, named, prepared
+from minidist.check.prepare import heard_by, prepared
+from minidist.check.record import Arrays, Record, Recorder
 from minidist.comm import Communicator
 from minidist.comm.core import Core
 from minidist.launch import RankFailed, launch
@@ -47,7 +49,7 @@ def observe(
 
 
 def _one_rank(comm: Communicator, program: Program, batches: Sequence[Batch], nudge: bool) -> list[Record]:
-    with prepared(nudge) if comm.transport != "threads" else _nothing():
+    with nullcontext() if comm.transport == "threads" else prepared(nudge):
         state = program.build(comm)
         recorder = Recorder(comm.rank, state)
         records = []
@@ -58,14 +60,6 @@ def _one_rank(comm: Communicator, program: Program, batches: Sequence[Batch], nu
                 value = program.step(comm, state, inputs.copy(), labels.copy())
                 records.append(recorder.end(_plain(value), _messages(comm) - before))
     return records
-
-
-class _nothing:
-    """Threads are prepared once for all, outside."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: Any) -> None: ...
 
 
 def _messages(comm: Communicator) -> int:
@@ -123,10 +117,10 @@ def gradients_by_row(program: Program, batch: Batch, loss: Loss) -> list[Arrays]
         model, (inputs, labels) = found[1], batch
         gradients = []
         for row in range(len(inputs)):
-            for _, parameter in named(model):
+            for _, parameter in model.named_parameters():
                 parameter.zero_grad()
             loss(model(inputs[row : row + 1]), labels[row : row + 1]).backward()
-            trained = [(name, p) for name, p in named(model) if p.requires_grad]
+            trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
             gradients.append({n: np.zeros(p.shape) if p.grad is None else p.grad.copy() for n, p in trained})
         return gradients
 

@@ -4,23 +4,18 @@
 
 A rank's step is the user's own code, so nothing in it is asked to report. Instead the objects that it uses are listened
 to: each layer's `forward`, each parameter's gradient and update, and the loss. The engine does not know it.
-Read next: `compare.py`.
+Read next: `found.py`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from minidist.autograd import Parameter, Tensor, ops
-from minidist.nn import Module, Placement, Weight
+from minidist.autograd import Parameter, Tensor
+from minidist.check.found import named_modules, roots, row_keys, walk
+from minidist.nn import Module, Placement
 from minidist.optim import Optimizer
-from minidist.random import normal
-from minidist.split.replica import Replica
-from minidist.split.stages import Stage
 from minidist.sync.zero import Zero
 
 Arrays = dict[str, np.ndarray]
@@ -68,11 +63,11 @@ class Recorder:
 
     def __init__(self, rank: int, state: Any) -> None:
         self.rank = rank
-        self.found = list(_walk(state))
-        self.modules = _roots(self.found)
+        self.found = list(walk(state))
+        self.modules = roots(self.found)
         self.parameters: dict[str, Parameter] = {}
         for module in self.modules:
-            self.parameters.update(named(module))
+            self.parameters.update(module.named_parameters())
         for number, parameter in enumerate(x for x in self.found if isinstance(x, Parameter)):
             if not any(parameter is known for known in self.parameters.values()):
                 self.parameters[parameter.name or f"parameter {number}"] = parameter
@@ -222,107 +217,3 @@ def _gradient(parameter: Parameter) -> np.ndarray | None:
     if not parameter.grad_written or parameter.gradient is None or not parameter.gradient.flags.writeable:
         return None
     return parameter.gradient.copy()
-
-
-def row_keys(array: np.ndarray) -> list[bytes]:
-    """Give each row's contents as bytes that do not depend on its shape, nor on float32 or float64."""
-    flat = array.reshape(len(array), -1) if array.size else array.reshape(len(array), 0)
-    exact = flat.astype(np.float32) if flat.dtype.kind == "f" else flat.astype(np.int64)
-    return [row.tobytes() for row in exact]
-
-
-def named(module: Module) -> Iterator[tuple[str, Parameter]]:
-    """Yield a model's parameters as `named_parameters` does."""
-    return module.named_parameters()
-
-
-def named_modules(module: Module) -> Iterator[tuple[str, Module]]:
-    """Yield a module and all below it, with dotted names; the root's is ''. Of a stage, those of its model."""
-    root = module.model if isinstance(module, Stage) else module
-
-    def below(prefix: str, one: Module) -> Iterator[tuple[str, Module]]:
-        yield prefix.rstrip("."), one
-        for name, part in one.parts():
-            if isinstance(part, Module):
-                yield from below(f"{prefix}{name}.", part)
-
-    return below("", root)
-
-
-def _walk(value: Any, depth: int = 0, seen: set[int] | None = None) -> Iterator[Any]:
-    """Yield the modules, parameters, optimizers and syncs in whatever `build` returned."""
-    seen = set() if seen is None else seen
-    if id(value) in seen or depth > 4:
-        return
-    seen.add(id(value))
-    if isinstance(value, Module | Parameter | Optimizer | Zero):
-        yield value
-    if isinstance(value, Module | Parameter):
-        return
-    if isinstance(value, list | tuple | set):
-        inside: Any = value
-    elif isinstance(value, dict):
-        inside = value.values()
-    elif isinstance(value, Replica):
-        inside = [value.model, value.sync]
-    else:
-        inside = list(getattr(value, "__dict__", {}).values())
-    for item in inside:
-        yield from _walk(item, depth + 1, seen)
-
-
-def _roots(found: list[Any]) -> list[Module]:
-    """Keep the modules that are not a part of another one; a stage speaks for the model that it is cut from."""
-    modules = [x for x in found if isinstance(x, Module)]
-    for module in modules:
-        if isinstance(module, Stage):
-            return [module]
-    below = {id(part) for m in modules for part in list(m.modules())[1:]}
-    return [m for m in modules if id(m) not in below]
-
-
-# ---- what is the same for all ranks of this process
-
-_listening: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
-
-
-@contextmanager
-def heard_by(recorder: Recorder) -> Iterator[None]:
-    """Let this rank's thread report its losses to `recorder`."""
-    token = _listening.set(recorder)
-    try:
-        yield
-    finally:
-        _listening.reset(token)
-
-
-@contextmanager
-def prepared(nudge: bool = False) -> Iterator[None]:
-    """Draw no weight as zero, or what is multiplied by it could not be seen; let losses tell their labels.
-
-    nudge: change every weight in its last digit, to see how far rounding alone can reach.
-    """
-    draw, loss = Weight.draw, ops.cross_entropy
-
-    def draw_all(self: Weight, seed: int, name: str, dtype: Any) -> None:
-        mean, std = self.recipe
-        self.recipe = (mean, std or 0.1)
-        draw(self, seed, name, dtype)
-        self.recipe = (mean, std)
-        if nudge:
-            changed = 1 + 2 * np.finfo(self.dtype).eps * np.sign(
-                normal(1, f"nudge {name}", 0, 0, self.size)
-            ).reshape(self.shape)
-            self.array[...] = (self.array * changed).astype(self.dtype)
-
-    def told(logits: Any, labels: Any, count: float) -> Tensor:
-        recorder = _listening.get()
-        if recorder is not None:
-            recorder.labels(np.asarray(labels.data if isinstance(labels, Tensor) else labels))
-        return loss(logits, labels, count)
-
-    Weight.draw, ops.cross_entropy = draw_all, told  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Weight.draw, ops.cross_entropy = draw, loss  # type: ignore[method-assign]

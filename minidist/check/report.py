@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minidist.check.compare import Difference
+from minidist.check.case import Difference
 from minidist.launch import LaunchTimeout, RankFailed
 
 PLACES = {
@@ -52,7 +52,7 @@ def stopped(where: str, error: RankFailed | LaunchTimeout) -> Report:
     )
 
 
-def describe(d: Difference, ranks: int, cause: str, counts: list[int], key: str = "alone") -> Report:
+def describe(d: Difference, ranks: int, cause: str, key: str) -> Report:
     """Say which tensor is the first that differs, and why."""
     where = "1 rank" if ranks == 1 else f"rank {d.rank} of {ranks}"
     place = PLACES[d.stage].format(tensor=d.tensor)

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from minidist import data as datasets
+from minidist.check.case import Case, Difference
 from minidist.check.causes import causes
-from minidist.check.compare import Case, Difference, first_difference
+from minidist.check.compare import first_difference
 from minidist.check.evidence import Evidence
 from minidist.check.observe import Batch, Loss, Program, gradients_by_row, mean_cross_entropy, observe
-from minidist.check.record import prepared
+from minidist.check.prepare import prepared
 from minidist.check.report import Report, describe, passed, stopped
 from minidist.errors import UserError
 from minidist.launch import LaunchTimeout, RankFailed
@@ -69,21 +70,29 @@ def run(
             )
             alone_wrong = evidence.wrong_on_one_rank()
             if found or alone_wrong:
-                return verdict(found, rows, program, alone_wrong)
+                return verdict(found, rows, program, alone_wrong, uneven=size < batch)
     return passed(ranks, batch, steps)
 
 
 def verdict(
-    found: list[tuple[Case, Difference]], rows: Any, program: Program, alone: tuple[Difference, str] | None
+    found: list[tuple[Case, Difference]],
+    rows: Any,
+    program: Program,
+    alone: tuple[Difference, str] | None,
+    uneven: bool,
 ) -> Report:
     """Choose what to say: a cause that every number of ranks agrees with."""
     if alone is not None:
-        return describe(*alone[:1], 1, alone[1], [])
+        return describe(alone[0], 1, alone[1], "alone")
     explained = [causes(Evidence(case, rows, program), difference) for case, difference in found]
     agreed = [key for key in explained[-1] if all(key in other for other in explained)]
     case, difference = found[-1]
-    cause = explained[-1][agreed[0]] if agreed else ""
-    return describe(difference, case.ranks, cause, [c.ranks for c, _ in found], agreed[0] if agreed else "")
+    if agreed:
+        return describe(difference, case.ranks, explained[-1][agreed[0]], agreed[0])
+    if uneven:
+        text = "equal shares give the right result and unequal ones do not: a mean of the ranks' means, or a remainder?"
+        return describe(difference, case.ranks, text, "uneven")
+    return describe(difference, case.ranks, "", "")
 
 
 def cut(inputs: np.ndarray, labels: np.ndarray, size: int, steps: int) -> list[Batch]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from minidist import check
-from minidist.autograd import Tensor, ops
+from minidist.autograd import Parameter, Tensor, ops
 from minidist.comm import Communicator, Mesh
 from minidist.data import loader
 from minidist.models import GPT, MLP
@@ -28,6 +28,7 @@ from minidist.split.whole import Whole
 from minidist.sync import clipping
 from minidist.sync.data_parallel import DataParallel
 from minidist.sync.seam import Sync
+from minidist.sync.zero import Zero
 
 IMAGES = uniform(1, "images", 0, 0, 36 * 16).reshape(36, 1, 4, 4)
 LABELS = (np.arange(36) * 3) % 5
@@ -560,6 +561,50 @@ def raw_sum(replica, comm):
         replica.loss = lambda outputs, labels, count: whole_loss(outputs, labels, 1)
 
 
+def own_count(comm, state, inputs, labels):
+    """Every replica divides by its own count."""
+    mine = rows(comm, inputs)
+    state.forward_backward(Batch(inputs[mine], labels[mine], len(mine)))
+    state.sync.step()
+
+
+def zero_2(comm):
+    mesh = Mesh(comm, data=comm.size)
+    model = MLP([16, 9, 5], dtype=np.float64)
+    groups = flatten(model)
+    rule = SGD(groups, 0.1, 0.9)
+    sync = Zero(mesh, groups, rule, stage=2) if comm.size > 1 else DataParallel(mesh, groups, rule)
+    return Whole(model, whole_loss, sync)
+
+
+class DropsByShare(Module):
+    """Dropout by an example's place in the share of its rank."""
+
+    def __init__(self) -> None:
+        self.first, self.last = Linear(16, 9), Linear(9, 5)
+        self.initialize(0, np.float64)
+
+    def forward(self, x: np.ndarray) -> Tensor:
+        hidden = self.first(Tensor(x.reshape(len(x), -1)))
+        return self.last(ops.dropout(hidden, 0.5, 0, "drop", 0))
+
+
+def loose(comm):
+    return [Parameter(uniform(3, "w", 0, 0, 80).reshape(16, 5)), Parameter(np.zeros(5))]
+
+
+def loose_mean_of_means(comm, state, inputs, labels):
+    """No module, no optimizer: parameters in a list."""
+    weight, bias = state
+    mine = rows(comm, inputs)
+    for parameter in state:
+        parameter.zero_grad()
+    outputs = Tensor(inputs[mine].reshape(len(mine), -1)) @ weight + bias
+    ops.cross_entropy(outputs, labels[mine], len(mine)).backward()
+    for parameter in state:
+        parameter.data = parameter.data - 0.1 * comm.all_reduce(parameter.grad) / comm.size
+
+
 @dataclass
 class Caught:
     step: Any
@@ -649,6 +694,13 @@ CAUGHT = {
     ),
     "microbatch's own count": Caught(
         replica_step, "gradient", "layers.3.bias", "alone", "3.000 times", split("pipe", plant=own_count_of_microbatch)
+    ),
+    "own count under ZeRO": Caught(own_count, "weights", "layers.0.weight", "summed", "4.000 times", zero_2),
+    "dropout by share": Caught(
+        right, "forward", "last", "same mask", "place in a rank's share", with_model(lambda c: DropsByShare())
+    ),
+    "without modules": Caught(
+        loose_mean_of_means, "weights", "parameter 0", "uneven", "unequal ones do not", loose
     ),
     "raw sum": Caught(
         replica_step, "gradient", "layers.3.bias", "count", "12.000 times", split("pipe", plant=raw_sum)
