@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minidist.comm import Mesh
+from minidist.comm.texts import gather_bytes
 from minidist.nn.flat import Group
 from minidist.nn.placement import Placement
 from minidist.sync.clipping import counted_here
@@ -47,12 +48,3 @@ def whole_weights(mesh: Mesh, groups: Sequence[Group]) -> dict[str, np.ndarray] 
             offset += part.nbytes
             spread.put(part, whole.setdefault(name, np.empty(spread.shape, dtype)))
     return whole
-
-
-def gather_bytes(comm: Any, mine: bytes) -> list[bytes] | None:
-    """Give the first rank every rank's bytes."""
-    sizes = comm.all_gather(np.array([len(mine)]), purpose="control")
-    joined = comm.gather(np.frombuffer(mine, np.uint8), purpose="control")
-    if joined is None:
-        return None
-    return [piece.tobytes() for piece in np.split(joined, np.cumsum(sizes)[:-1])]

@@ -21,14 +21,15 @@ from minidist.nn.flat import Bucket
 
 NOTE, DATA, REPLY = range(3)  # tags
 # What a note asks for: to take one part of a gradient; to apply the gradient whose parts have come; to give weights; to
-# go on without this worker.
-PART, PUSH, PULL, LEAVE = range(4)
+# go on without this worker; to save a checkpoint with all ranks.
+PART, PUSH, PULL, LEAVE, SAVE = range(5)
 
 
 def note(kind: int, number: int, *facts: float) -> np.ndarray:
-    """Make a note: its kind, the number of the push that it is about, and for PART and PUSH some facts.
+    """Make a note: its kind, the number of the push that it is about, and for some kinds further facts.
 
-    PART: which part. PUSH: the learning rate, what to multiply it by, what to multiply the gradient by.
+    PART: which part. PUSH: the learning rate, what to multiply it by, what to multiply the gradient by. SAVE: after
+    which step.
     """
     return np.array([kind, number, *facts, *[0.0] * (3 - len(facts))])  # (5,)
 

@@ -30,11 +30,14 @@ from itertools import repeat
 
 import numpy as np
 
+from minidist.checkpoint import State
 from minidist.comm import Mesh
+from minidist.comm.arrays import cut
 from minidist.errors import UserError
 from minidist.nn.flat import Group
 from minidist.optim import Optimizer
 from minidist.sync import clipping, partial
+from minidist.sync.saved import other_vectors, whole_groups
 from minidist.sync.seam import Sync, start_equal
 
 STATES = ("keep", "average", "reset")
@@ -72,6 +75,13 @@ class OuterNesterov:
         """Remember where all replicas start from together."""
         self._starts = [group.weights.copy() for group in groups]
         self._velocities = self._velocities or [np.zeros_like(group.weights) for group in groups]
+
+    def state(self, groups: Sequence[Group]) -> list[dict[str, np.ndarray]]:
+        """Give its vectors for each group, by slot."""
+        if not self._starts:
+            self.start(groups)  # they take memory from now on
+        pairs = zip(self._starts, self._velocities, strict=True)
+        return [{"outer start": start, "outer velocity": velocity} for start, velocity in pairs]
 
     def step(self, groups: Sequence[Group]) -> None:
         """Turn the average, which the weights hold, into the next start."""
@@ -115,6 +125,7 @@ class ModelAveraging(Sync):
         self._warm_up = warm_up  # steps of data parallel that are still to come
         self._gaps = gaps(every, growth)
         self._left = next(self._gaps)  # steps until the next average
+        self._averages = 0  # so far
         self._own: int | None = None  # targets of this replica in the coming step, if it was told
         self._steps = self._targets = 0  # since replicas were last equal
         start_equal(mesh, groups)
@@ -152,6 +163,7 @@ class ModelAveraging(Sync):
         self._left -= 1
         if not self._left:
             self._left = next(self._gaps)
+            self._averages += 1
             self.average()
         return norm
 
@@ -192,6 +204,39 @@ class ModelAveraging(Sync):
             self.optimizer.steps = 0
             for vector in (vector for slot in self.optimizer.state.values() for vector in slot):
                 vector[...] = 0
+
+    def snapshot(self) -> State:
+        """Say what the next step depends on; between two averages every replica has a state of its own."""
+        pieces = list(whole_groups(self.mesh, self.groups, self.optimizer, alike=False))
+        if self.outer is not None:
+            for group, vectors in zip(self.trained, self.outer.state(self.trained), strict=True):
+                pieces += other_vectors(self.mesh, group, vectors, alike=False)
+        numbers = {
+            "optimizer steps": self.optimizer.steps,
+            "warm-up": self._warm_up,
+            "averages": self._averages,
+            "left": self._left,
+            "steps": self._steps,
+            "targets": self._targets,
+        }
+        return State(pieces, numbers, self.mesh.coordinates["data"], self.mesh.size("data"))
+
+    def take_numbers(self, numbers: list[dict[str, float]]) -> None:
+        """Take over the numbers of this replica; where there were more or fewer, what they had learnt is shared out."""
+        replica, replicas = self.mesh.coordinates["data"], self.mesh.size("data")
+        first = numbers[0]  # replicas differ only in how often they had examples, and how many
+        self._warm_up, self._left = int(first["warm-up"]), int(first["left"])
+        self._steps = int(first["steps"])
+        while self._averages < first["averages"]:
+            next(self._gaps)
+            self._averages += 1
+        if len(numbers) == replicas:
+            self._targets = int(numbers[replica]["targets"])
+            self.optimizer.steps = int(numbers[replica]["optimizer steps"])
+        else:
+            shares = cut(sum(int(each["targets"]) for each in numbers), replicas)
+            self._targets = shares[replica].stop - shares[replica].start
+            super().take_numbers(numbers)
 
     def finish(self) -> None:
         """Average what the last steps have done, unless that was just done."""

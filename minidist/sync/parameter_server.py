@@ -24,13 +24,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from minidist.checkpoint import Piece, State, pieces_of
 from minidist.comm import CommError, Mesh, Request
 from minidist.comm.mesh import group_number
 from minidist.nn.flat import Bucket, Group, cut_into_buckets
 from minidist.optim import Optimizer
 from minidist.sync import clipping, partial
 from minidist.sync.data_parallel import BYTES_PER_BUCKET
-from minidist.sync.link import DATA, LEAVE, NOTE, PART, PULL, PUSH, REPLY, Link, note
+from minidist.sync.link import DATA, LEAVE, NOTE, PART, PULL, PUSH, REPLY, SAVE, Link, note
+from minidist.sync.saved import other_vectors, places
 from minidist.sync.seam import Sync, start_equal
 from minidist.sync.staleness import check_slack
 
@@ -85,7 +87,8 @@ class ParameterServer(Sync):
         about = {"place": place, "first": first, "slack": self.slack, "clip_norm": self.clip_norm}
         for server, parts in enumerate(self.parts):
             sizes = [[part.stop - part.start, bucket.group.dtype.str] for bucket, part in parts]
-            text = np.frombuffer(json.dumps({**about, "sizes": sizes}).encode(), np.uint8)
+            whose = [places(bucket.group, part) for bucket, part in parts] if first else []
+            text = np.frombuffer(json.dumps({**about, "sizes": sizes, "whose": whose}).encode(), np.uint8)
             self._send(np.array([text.size]), server, NOTE, "control")
             self._send(text, server, NOTE, "control")
             for bucket, part in parts if first else ():
@@ -177,6 +180,30 @@ class ParameterServer(Sync):
         for request in self._sends:
             request.wait()
         self._sends.clear()
+
+    # ---- checkpoints
+
+    def before_save(self, step: int) -> None:
+        """Ask the servers to save together with the workers, when all of these have come so far."""
+        for server in range(self.link.servers):
+            self._send(note(SAVE, self._clock, step), server, NOTE, "control")
+        self._wait_for_sends()
+
+    def snapshot(self) -> State:
+        """Say what the next step depends on: the weights, which a worker loads, and the servers save."""
+        pieces: list[Piece] = []
+        for group in self.groups:
+            if group.trainable:
+                vectors = {"weights": group.weights}
+                pieces += pieces_of(group, slice(0, group.weights.size), vectors, writes=False)
+            else:  # the servers have none of these
+                pieces += other_vectors(self.mesh, group, {"weights": group.weights})
+        return State(pieces, {"clock": self._clock})
+
+    def take_numbers(self, numbers: list[dict[str, float]]) -> None:
+        """Take over the clock; where there were no servers it begins again."""
+        self._clock = int(numbers[0].get("clock", 0))
+        self.versions[:] = self._clock
 
     def finish(self) -> None:
         """Leave, wait until all workers have, and pull the final weights."""

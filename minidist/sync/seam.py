@@ -26,8 +26,11 @@ Read next: `data_parallel.py`, the simplest sync that uses the seam.
 
 from collections.abc import Iterator, Sequence
 
+from minidist.checkpoint import Found, State
 from minidist.comm import Mesh
 from minidist.nn.flat import Bucket, Group
+from minidist.optim import Optimizer
+from minidist.sync.saved import whole_groups
 
 
 class Sync:
@@ -35,6 +38,9 @@ class Sync:
 
     buckets: Sequence[Bucket] = ()  # the slices that `gradient_ready` speaks of, in the order of launching
     lockstep = True  # whether no replica can be a step ahead of another
+    mesh: Mesh
+    groups: Sequence[Group]
+    optimizer: Optimizer
 
     @property
     def equal(self) -> bool:
@@ -57,6 +63,27 @@ class Sync:
 
     def finish(self) -> None:
         """End the training: from here on all replicas have the same weights, and have them whole."""
+
+    # ---- checkpoints, between two steps
+
+    def before_save(self, step: int) -> None:
+        """Hear that all ranks are about to save what they have after this step."""
+
+    def snapshot(self) -> State:
+        """Say what the next step depends on: the memory of all vectors, which may be read or filled, and numbers."""
+        pieces = list(whole_groups(self.mesh, self.groups, self.optimizer))
+        return State(pieces, {"optimizer steps": self.optimizer.steps})
+
+    def restore(self, found: Found) -> None:
+        """Go on from a checkpoint. Raises UserError, with nothing changed, if it is damaged or of another model."""
+        found.load(self.snapshot())
+        self.take_numbers(found.numbers)
+        for group in self.groups:
+            group.updated()
+
+    def take_numbers(self, numbers: list[dict[str, float]]) -> None:
+        """Take over the numbers of a state, or of several where each replica had its own."""
+        self.optimizer.steps = int(max(each["optimizer steps"] for each in numbers))
 
 
 class InOrder:

@@ -30,16 +30,20 @@ Read next: `parameter_server.py`, the workers' side.
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from minidist import _kernels as kernels
+from minidist.checkpoint import Found, Piece, State
 from minidist.comm import ANY_SOURCE, Request
 from minidist.errors import UserError
 from minidist.optim import Optimizer
 from minidist.sync.clipping import clip_scale
-from minidist.sync.link import DATA, LEAVE, NOTE, PART, PULL, PUSH, REPLY, Link, blank_note
+from minidist.sync.link import DATA, LEAVE, NOTE, PART, PULL, PUSH, REPLY, SAVE, Link, blank_note
+from minidist.sync.saved import pieces_at, slots_of
 from minidist.sync.staleness import Clock, Event
 
 
@@ -61,6 +65,7 @@ class Stock:
 
     shards: list[Shard]
     optimizer: Optimizer
+    held: list[Any]  # for each shard, what of the model it is (`saved.places`)
     answer: list[np.ndarray] | None = None  # the weights as they are now, copied when somebody asks
 
 
@@ -90,6 +95,8 @@ class Server:
         self.scales = np.zeros((link.workers, 3))
         self.asking: list[int] = []  # workers whose pull has to wait
         self.sending: list[Request] = []
+        self.saving = 0  # workers that have asked for a checkpoint
+        self.save: Callable[[int], Any] = lambda step: None  # saves it, together with all ranks
         self.updates = 0
         self.norm = math.nan  # of the last sum of all workers' gradients
         self._welcome(optimizer)
@@ -109,7 +116,7 @@ class Server:
                 shards = [Shard(np.empty_like(part), part) for part in self.received[-1]]
                 for shard in shards:
                     self.comm.recv(shard.weights, worker, DATA, purpose="weights")
-                self.stocks[place] = Stock(shards, optimizer.over(shards))
+                self.stocks[place] = Stock(shards, optimizer.over(shards), told[-1]["whose"])
         first = {what["place"]: worker for worker, what in enumerate(told) if what["first"]}
         for worker, what in enumerate(told):
             model = told[first[what["place"]]]
@@ -139,6 +146,11 @@ class Server:
             elif kind == LEAVE:
                 self.clock.leave(worker, number)
                 self._record("leave", worker, number)
+            elif kind == SAVE:
+                self.saving += 1
+                if self.saving == len(self.clock.active):  # so nothing is on its way here
+                    self.saving = 0
+                    self.save(int(note[2]))
             if self.clock.slack == 0 and self.clock.version > self.updates:
                 self._update_by_all()
             for asker in [asker for asker in self.asking if self.clock.may_pull(asker)]:
@@ -205,6 +217,25 @@ class Server:
         for weights in stock.answer:
             self.sending.append(self.comm.isend(weights, worker, DATA, purpose="weights"))
         self._record("pull", worker, self.clock.pushes[worker])
+
+    def snapshot(self) -> State:
+        """Say what is here to be saved or filled: of each worker's place, weights and optimizer state."""
+        pieces: list[Piece] = []
+        for stock in self.stocks.values():
+            for number, (shard, held) in enumerate(zip(stock.shards, stock.held, strict=True)):
+                pieces += pieces_at(held, {"weights": shard.weights, **slots_of(stock.optimizer, number)})
+        steps = max(stock.optimizer.steps for stock in self.stocks.values())
+        return State(pieces, {"optimizer steps": steps, "clock": max(self.clock.pushes)})
+
+    def restore(self, found: Found) -> None:
+        """Go on from a checkpoint, as the workers do at the same time."""
+        found.load(self.snapshot())
+        clock = int(found.numbers[0].get("clock", 0))
+        self.clock.pushes = [clock] * self.link.workers
+        self.clock.version = self.updates = clock
+        for stock in self.stocks.values():
+            stock.optimizer.steps = int(found.numbers[0]["optimizer steps"])
+            stock.answer = None
 
     def _record(self, kind: str, worker: int, clock: int) -> None:
         if self.history is not None:

@@ -91,5 +91,11 @@ class FetchedWeights:
         self._shelves[id(shard.comm)].fetch(shard.number, [memory[piece] for piece in shard.pieces]).wait()
         shard.bucket.lend_weights(memory)
 
+    def forget(self) -> None:
+        """Let go of the bucket that was read last: the shards were changed. No rank may be fetching meanwhile."""
+        if self.here is not None:
+            self.here.bucket.lend_weights(None)
+            self.here = None
+
     def weights_done(self, parameter: Parameter) -> None:
         """Leave the weights here: the next operation probably reads the same bucket."""

@@ -25,11 +25,12 @@ from minidist.sync.parameter_server import Link
 from minidist.sync.server import Server
 from minidist.train import explain, mode_options, nonfinite, see, stories
 from minidist.train.agree import agree
-from minidist.train.arrangement import arrange
+from minidist.train.arrangement import Arrangement, arrange
 from minidist.train.forecast import forecast, forecast_server, total
 from minidist.train.forecast_step import batch_sizes
 from minidist.train.history import History
 from minidist.train.introduction import introduce
+from minidist.train.keeping import Keeping
 from minidist.train.options import parse
 from minidist.train.report import check_writable, closing_table, say, write_json
 from minidist.train.results import (
@@ -53,6 +54,22 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     comm.barrier(purpose="control")
     dataset = data.load(options.data, options.data_dir)  # ... and all read
     path = agree(comm, options, dataset)
+    keeping = Keeping(options, arrangement, dataset, comm, path)
+    try:
+        return run_with(options, comm, arrangement, dataset, path, keeping)
+    finally:
+        keeping.close()
+
+
+def run_with(
+    options: argparse.Namespace,
+    comm: Communicator,
+    arrangement: Arrangement,
+    dataset: Dataset,
+    path: str,
+    keeping: Keeping,
+) -> dict[str, Any]:
+    """Do it, now that all ranks agree on what and how."""
     recorder = see.recorder(options, comm)
     link = Link(comm, arrangement.workers) if arrangement.servers else None
     workers = link.peers if link else comm
@@ -61,23 +78,27 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
         if options.explain:
             stories.gather(comm, stories.server_story(options, dataset, server))
         else:
+            keeping.resume(server)
+            server.save = keeping.save
             before = sent_so_far(comm)
             with see.recording(recorder, server):
                 server.run()
             see.collect(recorder)
-            costs_of_all(comm, sent_so_far(comm) - before, total(forecast_server(options, dataset, server)))
+            sent = sent_so_far(comm) - before - keeping.sent
+            costs_of_all(comm, sent, total(forecast_server(options, dataset, server, keeping.begun)))
         return {}
     setup = set_up(options, dataset, workers, arrangement, link)
     if comm.rank == 0 and not options.quiet:
         introduce(options, comm, arrangement, dataset, setup.model, path)
-    occasions = forecast(options, dataset, setup)
+    keeping.resume(setup.sync)
+    occasions = forecast(options, dataset, setup, keeping.begun)
     if options.explain:
         told = stories.gather(comm, stories.worker_story(options, dataset, setup, occasions))
         if comm.rank == 0:
             say(explain.tell(options, dataset, arrangement, setup, told))
         return {}
     with see.recording(recorder, setup):
-        history, seconds, waited = train(options, dataset, setup)
+        history, seconds, waited = train(options, dataset, setup, keeping)
     timeline = see.collect(recorder)
     costs = costs_of_all(comm, history.sent, total(occasions))
     accuracy = evaluate(setup, dataset, options)
@@ -111,19 +132,27 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     return result
 
 
-def train(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> tuple[History, float, float]:
+def train(
+    options: argparse.Namespace, dataset: Dataset, setup: Setup, keeping: Keeping
+) -> tuple[History, float, float]:
     """Train; return the history, the seconds that it took, and how many of them this rank was waiting."""
     mesh, sync, replica = setup.mesh, setup.sync, setup.replica
     comm = mesh.everyone
     n = len(dataset.train_inputs)
     targets = dataset.train_labels[0].size  # per example: 1, or one for each position of a text
     steps = len(batch_sizes(options, dataset))
+    begun = keeping.begun
+    if begun > steps:
+        raise UserError(
+            f"the checkpoint is of step {begun}, and the training ends with step {steps}: give more --steps or --epochs"
+        )
     history = History(comm, steps, comm.rank == 0 and not options.quiet)
+    keeping.record(history)
     watch = Watch(setup, options.check_every, n) if options.check_every else None
     before = sent_so_far(comm)
     comm.barrier(purpose="control")  # so nobody's first step counts in what another sends before its own
     began, waited = time.perf_counter(), comm.progress.seconds
-    for epoch, rows, count in plan(options, n, steps, mesh.coordinates["data"], mesh.size("data")):
+    for epoch, rows, count in plan(options, n, begun, steps, mesh.coordinates["data"], mesh.size("data")):
         inputs = as_model_input(dataset.train_inputs[rows], options.dtype)
         divisor = sync.divisor(len(rows) * targets, count * targets)
         batch = Batch(inputs, dataset.train_labels[rows], divisor)
@@ -137,28 +166,30 @@ def train(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> tuple[
         history.step(epoch, count, total, norm, sync.lockstep)
         summed = history.losses[-1] if sync.lockstep else loss
         nonfinite.check(options, setup, batch, history.steps, summed, norm, found)
+        keeping.after(history.steps, steps)
         if watch:
             watch.step(epoch, rows, count)
     if watch:
         watch.finish()
     sync.finish()
     history.finish()
-    history.sent = sent_so_far(comm) - before
+    history.sent = sent_so_far(comm) - before - keeping.sent
     history.sent[PURPOSES.index("guard")] = 0  # what is sent to watch a training is no part of it
     return history, time.perf_counter() - began, comm.progress.seconds - waited
 
 
 def plan(
-    options: argparse.Namespace, n: int, steps: int, replica: int, replicas: int
+    options: argparse.Namespace, n: int, begun: int, steps: int, replica: int, replicas: int
 ) -> Iterator[tuple[int, np.ndarray, int]]:
-    """Yield (epoch, this replica's rows, examples in the global batch) for every step."""
+    """Yield (epoch, this replica's rows, examples in the global batch) for every step from number `begun` on."""
     step = epoch = 0
     while step < steps:
         epoch += 1
         for rows, count in loader.read(n, options.batch, options.seed, epoch, replica, replicas):
             if step == steps:
                 return
-            yield epoch, rows, count
+            if step >= begun:
+                yield epoch, rows, count
             step += 1
 
 

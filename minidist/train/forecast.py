@@ -45,11 +45,15 @@ def total(occasions: Iterable[Occasion]) -> np.ndarray:
     return table
 
 
-def forecast(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> list[Occasion]:
-    """List all occasions of a run on a worker, from its first step to the end of `sync.finish()`. A collective."""
+def forecast(options: argparse.Namespace, dataset: Dataset, setup: Setup, begun: int = 0) -> list[Occasion]:
+    """List all occasions of a run on a worker, from its first step to the end of `sync.finish()`. A collective.
+
+    begun: steps that were done before, by a run that this one goes on with.
+    """
     mesh, sync, groups = setup.mesh, setup.sync, setup.groups
     sizes = batch_sizes(options, dataset)
-    warm = min(len(sizes), options.warm_up) if isinstance(sync, ModelAveraging) else 0
+    all_steps, sizes = len(sizes), sizes[begun:]
+    warm = max(0, min(all_steps, options.warm_up) - begun) if isinstance(sync, ModelAveraging) else 0
     found = []
     for (count, early), times in Counter((c, step < warm) for step, c in enumerate(sizes)).items():
         what = "step of the warm-up" if early else "step"
@@ -64,7 +68,9 @@ def forecast(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> lis
     if isinstance(sync, ModelAveraging):
         slots = len(sync.optimizer.slots) if options.average_state == "average" else 0
         lines = syncs.averaged(mesh, groups, 1 + slots)
-        times = averages(len(sizes) - warm, options.average_every, options.average_growth)
+        plan = options.average_every, options.average_growth
+        before = averages_before(begun - options.warm_up, *plan)
+        times = averages(all_steps - options.warm_up, *plan) - before
         found.append(Occasion(f"average, after {_gaps(options)}", times, lines))
     if isinstance(sync, ParameterServer):
         lines = [*syncs.left(len(sync.parts)), *syncs.handed_on(mesh, groups)]
@@ -72,6 +78,16 @@ def forecast(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> lis
     if isinstance(sync, Zero) and sync.stage == 3:
         found.append(Occasion("end", 1, zero_end(setup)))
     return found
+
+
+def averages_before(steps: int, every: int, growth: float) -> int:
+    """Count the averages of so many steps, without one at the end."""
+    count = 0
+    for gap in gaps(every, growth):
+        if steps < gap:
+            return count
+        steps, count = steps - gap, count + 1
+    return count
 
 
 def averages(steps: int, every: int, growth: float) -> int:
@@ -92,10 +108,12 @@ def _gaps(options: argparse.Namespace) -> str:
     return steps + growing
 
 
-def forecast_server(options: argparse.Namespace, dataset: Dataset, server: Server) -> list[Occasion]:
+def forecast_server(
+    options: argparse.Namespace, dataset: Dataset, server: Server, begun: int = 0
+) -> list[Occasion]:
     """List all occasions of a run on a server."""
     sizes = [[shard.weights.nbytes for shard in stock.shards] for stock in server.stock_of]
     lines = syncs.answered(sizes)
     norm = syncs.servers_norm(server.link.peers) if server.clock.slack == 0 else []
-    steps = len(batch_sizes(options, dataset))
+    steps = len(batch_sizes(options, dataset)) - begun
     return [Occasion("step of all workers", steps, [*lines, *norm]), Occasion("end", 1, lines)]

@@ -31,7 +31,7 @@ def kept(options: argparse.Namespace, dataset: Dataset, setup: Setup) -> list[He
     if isinstance(sync, Zero):
         found = memory.shards(groups, shared_buckets(sync), sync.stage, len(sync.optimizer.slots))
     else:
-        optimizer: Optimizer = sync.optimizer  # type: ignore[attr-defined]
+        optimizer: Optimizer = sync.optimizer
         found = memory.vectors(groups, 0 if isinstance(sync, ParameterServer) else len(optimizer.slots))
     sizes = batch_sizes(options, dataset)
     if isinstance(sync, ModelAveraging) and sync.outer is not None and len(sizes) > options.warm_up:

@@ -150,6 +150,19 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
         kind = whole_number(f"the gpt's {name}", 1)
         add(f"--{name}", type=kind, metavar="N", help=rest(f"of the gpt: {what} ({default})"))
     mode_options.add_to(parser, everything)
+    add = (parser.add_argument_group("checkpoints") if everything else parser).add_argument
+    add(
+        "--checkpoint",
+        metavar="DIR",
+        help=rest("save weights, optimizer and all else that goes on, to go on later"),
+    )
+    add(
+        "--every",
+        type=whole_number("the steps between two checkpoints", 1),
+        metavar="N",
+        help=rest("save after every N steps (an epoch), and at the end"),
+    )
+    add("--resume", action="store_true", help=rest("go on from the newest checkpoint in DIR, on any mesh"))
     add = (parser.add_argument_group("output") if everything else parser).add_argument
     add("--json", metavar="PATH", help=rest("write histories, counters and the result to a file"))
     add(
@@ -223,6 +236,11 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         if options.explain and getattr(options, output) is not None:
             raise UserError(
                 f"--explain trains nothing, so there is no result to write: leave --{output} out, or --explain"
+            )
+    for name in ("every", "resume"):
+        if getattr(options, name) and options.checkpoint is None:
+            raise UserError(
+                f"--{name} belongs to --checkpoint DIR: say where the checkpoints are, or leave it out"
             )
     if options.sample and options.model != "gpt":
         raise UserError(f"--sample needs --model gpt; {options.model} does not write text")

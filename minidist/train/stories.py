@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minidist.comm import Communicator
+from minidist.comm.texts import gather_bytes
 from minidist.data import Dataset
 from minidist.models import GPT
 from minidist.plan.memory import Held
 from minidist.plan.sent import by_purpose
-from minidist.split.gather import gather_bytes
 from minidist.split.pipeline_parallel import PipelineParallel
 from minidist.sync.server import Server
 from minidist.train.forecast import Occasion, forecast_server

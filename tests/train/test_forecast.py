@@ -24,6 +24,7 @@ from minidist.train.__main__ import train
 from minidist.train.arrangement import arrange
 from minidist.train.forecast import forecast, forecast_server, total
 from minidist.train.holdings import kept, kept_by_server
+from minidist.train.keeping import Keeping
 from minidist.train.options import parse
 from minidist.train.results import sent_so_far
 from minidist.train.setup import Setup, build_optimizer, set_up
@@ -93,7 +94,7 @@ def run(comm: Communicator, words: str) -> dict[str, Any]:
 
     setup.sync.__class__ = Watching
     learns = setup.sync.lockstep or options.batch > setup.mesh.coordinates["data"]
-    history, _, _ = train(options, data, setup)
+    history, _, _ = train(options, data, setup, Keeping(options, arrangement, data, comm, ""))
     return {
         "sent": history.sent,
         "predicted": predicted,

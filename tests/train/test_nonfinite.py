@@ -13,6 +13,7 @@ from minidist.sync.server import Server
 from minidist.train import mode_options
 from minidist.train.__main__ import train
 from minidist.train.arrangement import arrange
+from minidist.train.keeping import Keeping
 from minidist.train.options import parse
 from minidist.train.setup import build_optimizer, set_up
 
@@ -88,7 +89,7 @@ def sentences(spoil, *arguments):
             if comm.rank == RANK:
                 spoil(setup)
             with np.errstate(all="ignore"):
-                train(options, dataset, setup)
+                train(options, dataset, setup, Keeping(options, arrangement, dataset, comm, ""))
         except UserError as error:
             said[comm.rank] = str(error)
             if not setup.sync.lockstep:  # the others wait for this rank

@@ -16,6 +16,7 @@ from minidist.errors import UserError
 from minidist.train import mode_options
 from minidist.train.__main__ import train
 from minidist.train.arrangement import arrange
+from minidist.train.keeping import Keeping
 from minidist.train.options import parse
 from minidist.train.setup import set_up
 
@@ -33,7 +34,7 @@ def run(words: str, ranks: int, plant: Callable[[Communicator, Any], None] | Non
         setup = set_up(options, dataset, comm, arrangement, None)
         if plant:
             plant(comm, setup)
-        history, *_ = train(options, dataset, setup)
+        history, *_ = train(options, dataset, setup, Keeping(options, arrangement, dataset, comm, ""))
         assert not history.sent[GUARD].any()  # no part of what was foretold
         return np.array([comm.counters["guard"]])
 
