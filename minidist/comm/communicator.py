@@ -165,8 +165,12 @@ class Communicator(PointToPoint):
                 self.listeners
             ):  # what follows is no part of any call; so here they hear of the one that is made
                 quiet.listeners, facts = self.listeners, {"reduction": op}
-                quiet._now(quiet._collective, "all_reduce", collectives.barrier, "control", array, **facts)
-                quiet.listeners = []
+                try:
+                    quiet._now(
+                        quiet._collective, "all_reduce", collectives.barrier, "control", array, **facts
+                    )
+                finally:
+                    quiet.listeners, self._collectives = [], quiet._collectives
             self._staged = staged.make_scratch(quiet)
             self._collectives = quiet._collectives
         return self._staged or None
