@@ -22,9 +22,10 @@ from minidist.simulate.imagine import Imagination, imagine
 from minidist.simulate.job import simulate
 from minidist.simulate.report import tell
 from minidist.split.schedule_times import KNOWN, draw
+from minidist.trace import chrome
 from minidist.train.holdings import kept
 from minidist.train.options import parse
-from minidist.train.report import check_writable, write_json
+from minidist.train.report import check_writable, say, write_json
 from minidist.train.values import whole_number
 
 
@@ -52,6 +53,7 @@ def _own_options() -> argparse.ArgumentParser:
         help="take compute times from this file; if it is not there, or none is named, measure this machine on 2 ranks",
     )
     add("--json", metavar="PATH", help="write the timeline to a file")
+    add("--trace", metavar="PATH", help="write it for https://ui.perfetto.dev")
     return parser
 
 
@@ -61,8 +63,9 @@ def run(arguments: Sequence[str]) -> str:
     options = parse(rest)
     if options.help is not None:
         return options.help
-    if own.json:
-        check_writable(own.json)
+    for option, path in (("--json", own.json), ("--trace", own.trace)):
+        if path:
+            check_writable(path, option)
     cluster = find_cluster(own.cluster)
     job = imagine(options, own.ranks, cluster.places(own.ranks), cluster.shared_memory)
     costs = counted(cluster)
@@ -76,6 +79,8 @@ def run(arguments: Sequence[str]) -> str:
     timeline.facts["command"] = shlex.join(["python", "-m", "minidist.simulate", *arguments])
     if own.json:
         write_json(own.json, timeline.to_dict())
+    if own.trace:
+        chrome.write(timeline, own.trace)
     size = job.arrangement.workers // job.arrangement.axes["data"]
     held = [kept(options, job.dataset, job.worker(rank)) for rank in range(size)]
     return tell(timeline, cluster, options.batch, held)
@@ -92,7 +97,7 @@ def profile_of(name: str, job: Imagination) -> dict[str, Any]:
         examples = max(1, examples // options.microbatches)
     found = profiles.measure(options, examples)
     if path is not None:
-        check_writable(str(path))
+        check_writable(str(path), "--profile")
         path.write_text(json.dumps(found, indent=1), encoding="utf-8")
     return found
 
@@ -131,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         drawn = arguments[:1] == ["schedule"]
-        print(draw_schedule(arguments[1:]) if drawn else run(arguments))
+        say(draw_schedule(arguments[1:]) if drawn else run(arguments))
     except UserError as error:
         print(f"minidist.simulate: {error}", file=sys.stderr)
         return 2

@@ -32,7 +32,7 @@ def tell(timeline: Timeline, cluster: Cluster, examples: int, held: Sequence[lis
     played = {span.rank for span in timeline.spans}
     for kind, each in seconds.items():
         told = each[sorted(played)] / facts["steps"]
-        word = "messages in flight" if kind == "communication" else "waiting" if kind == "idle" else kind
+        word = "waiting" if kind == "idle" else kind
         lines.append(
             f"  {word:<20}{time(told.min()):>10} to {time(told.max()):<10} {told.max() / step:>5.0%}"
         )

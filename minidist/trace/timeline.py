@@ -90,8 +90,11 @@ class Timeline:
         What is in flight is left out, so the kinds add up to the time that is in any span.
         """
         found: dict[str, np.ndarray] = {}
-        for rank in range(self.ranks):
-            spans = [span for span in self.spans if span.rank == rank and span.kind != FLIGHT]
+        of_rank: list[list[Span]] = [[] for _ in range(self.ranks)]
+        for span in self.spans:
+            if span.kind != FLIGHT:
+                of_rank[span.rank].append(span)
+        for rank, spans in enumerate(of_rank):
             for kind, seconds in _innermost(spans).items():
                 found.setdefault(kind, np.zeros(self.ranks))[rank] = seconds
         return {kind: found[kind] for kind in KINDS if kind in found}

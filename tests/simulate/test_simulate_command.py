@@ -109,7 +109,7 @@ def test_one_replica_stands_for_all_where_they_do_the_same(text):
 def test_gradients_travel_under_backward():
     text = "--mode data --hidden 512,512,512"
     played = simulate(job(2, text), CLUSTER, UNIT)
-    travel = [span for span in played.spans if span.kind == "communication" and span.bytes > 8]
+    travel = [span for span in played.spans if span.kind == "flight" and span.bytes > 8]
     computed = max(span.stop for span in played.spans if span.kind == "backward")
     assert min(span.start for span in travel) < computed - 2  # a whole piece before the end
     assert played.stop < computed + 0.01
