@@ -6,6 +6,7 @@ the command.
 """
 
 import argparse
+import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from minidist.check.observe import mean_cross_entropy
 from minidist.check.run import BATCH, STEPS, run
+from minidist.comm.world import launcher_facts
 from minidist.errors import UserError
 
 
@@ -38,6 +40,9 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the file; return the exit code."""
     options = _parser().parse_args(arguments)
+    started = launcher_facts(os.environ)
+    if started and started.rank not in (0, None):
+        return 0  # it starts ranks itself: one check is enough
     try:
         given = _read(options.file)
         counts = [int(n) for n in options.ranks.split(",") if n.strip().isdigit()]

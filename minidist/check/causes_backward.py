@@ -23,7 +23,7 @@ def gradient(e: Evidence, d: Difference) -> Iterator[Guess]:
             "none",
             f"its gradient is None on rank {where}: nothing there has used it, and no rank gave it zeros to add",
         )
-    one = {name: g for name in case.one[step].start if (g := gradient_of(case.one[step], name)) is not None}
+    one = {name: g for name in case.one[step].end if (g := gradient_of(case.one[step], name)) is not None}
     largest = max((float(np.abs(g).max(initial=0)) for g in one.values()), default=0.0)
     wrong: dict[int, list[str]] = {}
     factors: dict[int, float | None] = {}

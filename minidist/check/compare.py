@@ -158,7 +158,7 @@ def _gradients(case: Case, step: int) -> Iterator[Difference]:
     largest = max(
         (float(np.abs(g).max(initial=0)) for g in one.applied.values() if g is not None), default=0.0
     )
-    for name in reversed(list(one.start)):  # as backward makes them
+    for name in reversed(list(one.end)):  # as backward makes them
         whole, changed = gradient_of(one, name), gradient_of(nudged, name)
         if whole is None or changed is None:
             continue

@@ -177,6 +177,11 @@ class Recorder:
         for sync in self.zeros:
             sync.finish()  # weights that are elsewhere come back to be looked at
         record = self.record
+        for module in self.modules:
+            for name, parameter in module.named_parameters():
+                if parameter not in self.name_of:  # it was made during the step
+                    self.parameters[name], self.name_of[parameter] = parameter, name
+                    self._listen_to_parameter(name, parameter)
         record.end, record.messages, record.value = self._weights(), messages, value
         record.left = {name: _gradient(p) for name, p in self.parameters.items()}
         record.placements = {name: p.placement for name, p in self.parameters.items()}
