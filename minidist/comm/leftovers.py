@@ -1,6 +1,7 @@
 """What MPI leaves behind in shared memory and temporary folders when a job ends in disorder.
 
     /dev/shm/mpich_shm_*          MPICH: some MB for each job that is killed or aborted
+    /dev/shm/ucx_shm_posix_*      MPICH's library UCX: the same, if the job is killed while it starts
     /dev/shm/sm_segment.*         Open MPI: one for each rank, if its mpiexec is killed
     /tmp/hydra_hwloc_xmlfile_*    MPICH's mpiexec, at an Abort
 
@@ -16,7 +17,8 @@ import os
 import pathlib
 import time
 
-REMAINS = ("/dev/shm/mpich_shm_*", "/dev/shm/sm_segment.*", "/tmp/hydra_hwloc_xmlfile_*")
+SHARED = ("/dev/shm/mpich_shm_*", "/dev/shm/ucx_shm_posix_*", "/dev/shm/sm_segment.*")
+REMAINS = (*SHARED, "/tmp/hydra_hwloc_xmlfile_*")
 OLD = 300.0  # seconds after which no job is still starting
 
 

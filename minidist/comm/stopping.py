@@ -34,16 +34,21 @@ if TYPE_CHECKING:
 NAP = 1e-3  # seconds
 
 _stop: Stop | None = None  # what `heard` and `look` speak to
+_early: list[tuple[int, int]] = []  # what was heard before this rank came so far
 
 
 class Stop:
-    """Say after each step whether it is the last one. `steppers`: the world ranks that take steps."""
+    """Say after each step whether it is the last one.
+
+    steppers: the world ranks that take steps.
+    last: the step after which this rank has stopped; None: it has not.
+    """
 
     def __init__(self, comm: Communicator, steppers: range) -> None:
-        self.comm = comm
+        self.comm, self.steppers = comm, steppers
         self.asked = False  # a signal has come to this rank
+        self.last: int | None = None
         self._me = comm.members[comm.rank]
-        self._steppers = steppers
         self._step = 1  # that this rank is in
         self._answers: dict[int, int] = {}  # world rank -> the step it was in when it heard of it
         self._told = False
@@ -53,14 +58,20 @@ class Stop:
         self._step = step
         self.look()
         if self._answers or self._told:
-            while len(self._answers) < len(self._steppers):
+            while len(self._answers) < len(self.steppers):
                 self.comm.progress.advance()  # others may need what we have sent, to come so far
                 time.sleep(NAP)
                 self.look()
             if step >= max(self._answers.values()):
+                self.last = step
                 return True
         self._step = step + 1
         return False
+
+    @property
+    def stopped(self) -> bool:
+        """Say whether this rank has stopped; or, if it takes no steps, whether the others have."""
+        return self.last is not None or (self._told and self._me not in self.steppers)
 
     def look(self) -> None:
         """Look for a signal that has come here, and listen to the others."""
@@ -77,7 +88,7 @@ class Stop:
     def _answer(self) -> None:
         if not self._told:
             self._told = True
-            mine = self._step if self._me in self._steppers else 0
+            mine = self._step if self._me in self.steppers else 0
             if mine:
                 self._answers[self._me] = mine
             leaving.announce({"stop": mine})
@@ -85,9 +96,9 @@ class Stop:
 
 @contextlib.contextmanager
 def on_sigterm(comm: Communicator, steppers: int) -> Iterator[Stop]:
-    """Within this context let SIGTERM ask all ranks to stop; the first `steppers` ranks of `comm` take steps.
+    """Within this context let SIGTERM ask all ranks to stop. Every rank of the world enters it, before its first step.
 
-    Every rank of the world enters it. A second SIGTERM ends the rank at once.
+    The first `steppers` ranks of the world take steps. A second SIGTERM ends the rank at once.
     """
     global _stop
     stop = Stop(comm, range(steppers))
@@ -102,6 +113,8 @@ def on_sigterm(comm: Communicator, steppers: int) -> Iterator[Stop]:
         yield stop
         return
     before, _stop = signal.signal(signal.SIGTERM, asked), stop
+    for rank, step in _early:
+        stop.hear(rank, step)
     try:
         yield stop
     finally:
@@ -113,6 +126,8 @@ def heard(rank: int, step: int) -> None:
     """Hear from a rank that it was told to stop, and in which step it is."""
     if _stop is not None:
         _stop.hear(rank, step)
+    else:
+        _early.append((rank, step))
 
 
 def look() -> None:

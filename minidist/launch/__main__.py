@@ -24,19 +24,23 @@ from typing import NoReturn
 
 from minidist.errors import UserError
 from minidist.launch import mpiexec, run_on_threads
+from minidist.launch.ending import Ending
 from minidist.launch.report import causes, explain
 from minidist.launch.stacks import ask_for_stacks, where
 from minidist.launch.terminal import Terminal
 
 GRACE = 0.5  # seconds in which MPI itself may end the job of a rank that has failed
+# Exit codes after which the same command would end the same way, or somebody wants it to have ended: 0, a wrong command
+# line, the time limit, Ctrl-C, SIGTERM.
+NO_RESTART = (0, 2, 124, 130, 143)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Read the command line: our options end where the program's begin."""
     parser = argparse.ArgumentParser(
         prog="python -m minidist.launch",
-        usage="python -m minidist.launch -n N [--timeout SECONDS] [--transport mpi|threads] [--guard] "
-        "(SCRIPT | -m MODULE) ...",
+        usage="python -m minidist.launch -n N [--timeout SECONDS] [--max-restarts N] [--transport mpi|threads] "
+        "[--guard] (SCRIPT | -m MODULE) ...",
         description="Run a program on n ranks.",
         epilog="example: python -m minidist.launch -n 4 -m minidist.train --epochs 5",
     )
@@ -53,6 +57,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         action="store_true",
         help="find calls that do not fit together, and ranks that wait for ever",
     )
+    parser.add_argument(
+        "--max-restarts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="start the job again, up to N times, if a rank fails: minidist.train goes on from its newest checkpoint",
+    )
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     parser.add_argument(
         "program",
@@ -67,17 +78,40 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"-n must be at least 1, not {given.n}")
     if given.timeout is not None and not given.timeout > 0:
         parser.error(f"--timeout must be more than 0 seconds, not {given.timeout:g}")
+    if given.max_restarts < 0:
+        parser.error(f"--max-restarts must be at least 0, not {given.max_restarts}")
+    if given.max_restarts and given.transport == "threads":
+        parser.error(
+            "--max-restarts needs --transport mpi: threads end with the process that would restart them"
+        )
     if not given.module and not Path(given.program[0]).is_file():
         parser.error(f"there is no script {given.program[0]!r} here")
     return given
 
 
-def run_on_mpi(given: argparse.Namespace) -> int:
+def run_with_restarts(given: argparse.Namespace) -> int:
+    """Run the program, and again while it fails and restarts are left; return the last exit code."""
+    ending = Ending()
+    for restart in range(given.max_restarts + 1):
+        code = run_on_mpi(given, ending, restart)
+        if code in NO_RESTART or restart == given.max_restarts or ending.asked:
+            break
+        print(
+            f"minidist.launch: restart {restart + 1} of {given.max_restarts}, after exit code {code}",
+            file=sys.stderr,
+            flush=True,
+        )
+    return code
+
+
+def run_on_mpi(given: argparse.Namespace, ending: Ending, restart: int) -> int:
     """Run the program on MPI ranks and return its exit code."""
     with tempfile.TemporaryDirectory(prefix="minidist-", ignore_cleanup_errors=True) as name:
         directory, since = Path(name), time.time()
         terminal = Terminal(directory / "progress" if sys.stderr.isatty() else None, sys.stdout, sys.stderr)
         extra = {"MINIDIST_PROGRESS": str(terminal.progress_file)} if terminal.progress_file else {}
+        if restart:
+            extra["MINIDIST_RESTART"] = str(restart)
         pipes = selectors.DefaultSelector()
         for rank in range(given.n):
             for stream in ("stdout", "stderr"):
@@ -86,7 +120,7 @@ def run_on_mpi(given: argparse.Namespace) -> int:
                 pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not wait for the other side
                 pipes.register(pipe, selectors.EVENT_READ, (stream, rank))
         program = [sys.executable, *(["-m"] if given.module else []), *given.program]
-        job = mpiexec.start(given.n, directory, program, extra)
+        job = mpiexec.start(given.n, directory, program, extra, mpiexec.end_with_parent)
         family: set[int] = set()
         limit, failed_at = time.monotonic() + (given.timeout or float("inf")), float("inf")
         try:
@@ -95,6 +129,10 @@ def run_on_mpi(given: argparse.Namespace) -> int:
                 if time.monotonic() > limit:
                     explain_limit(given, directory, terminal)
                     return 124  # as timeout(1)
+                if ending.asked:
+                    ending.hand_on(pids(given.n, directory), given.n)
+                    if time.monotonic() > ending.at:
+                        return 143
                 if any(mpiexec.exit_codes(given.n, directory).values()):
                     failed_at = min(failed_at, time.monotonic())  # until MPI is up, mpiexec may not notice it
                 if not family and len(pids(given.n, directory)) == given.n:
@@ -149,9 +187,11 @@ def explain_end(code: int | None, n: int, directory: Path, terminal: Terminal) -
     """Say what ended a job if its ranks could not; return the exit code of the rank that was the cause."""
     codes = mpiexec.exit_codes(n, directory)
     codes = {rank: own for rank, own in codes.items() if own} or codes
-    for rank, own in codes.items():
-        if not terminal.said_something or own in (128 + signal.SIGKILL, 128 + signal.SIGSEGV):
-            terminal.say(f"minidist.launch: rank {rank} {mpiexec.how_it_died(own)}")
+    for died in dict.fromkeys(codes.values()):
+        if not terminal.said_something or died in (128 + signal.SIGKILL, 128 + signal.SIGSEGV):
+            first, *same = [rank for rank, own in codes.items() if own == died]
+            more = f" (the same on rank{'s' * (len(same) > 1)} {', '.join(map(str, same))})" if same else ""
+            terminal.say(f"minidist.launch: rank {first} {mpiexec.how_it_died(died)}{more}")
     if not codes and not terminal.said_something:
         terminal.say((directory / "mpiexec").read_text(errors="replace"))
     return next((own for own in codes.values() if own), code if code and code > 0 else 1)
@@ -199,9 +239,8 @@ def main() -> NoReturn:
     given = parse(sys.argv[1:])
     if given.guard:
         os.environ["MINIDIST_GUARD"] = "1"
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the job is ended, too
     try:
-        sys.exit(run_on_mpi(given) if given.transport == "mpi" else run_in_this_process(given))
+        sys.exit(run_with_restarts(given) if given.transport == "mpi" else run_in_this_process(given))
     except UserError as error:
         leave(f"minidist.launch: {error}", 2)
     except KeyboardInterrupt:

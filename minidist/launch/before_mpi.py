@@ -9,6 +9,7 @@ rank cannot talk to the others; and if it just ends, MPICH's others wait for it 
 
 import atexit
 import contextlib
+import faulthandler
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ def watch() -> None:
     size = os.environ.get("PMI_SIZE") or os.environ.get("OMPI_COMM_WORLD_SIZE") or "1"
     if size.isdigit() and int(size) > 1 and os.name == "posix":
         sys.excepthook = _uncaught
+        faulthandler.enable()
         if _mpich_started_us():
             atexit.register(_join, os.getpid())
 

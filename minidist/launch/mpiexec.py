@@ -8,6 +8,7 @@ Read next: `job.py`, which starts such a tree and keeps it for several calls.
 """
 
 import contextlib
+import ctypes
 import importlib.util
 import os
 import shutil
@@ -15,11 +16,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from minidist.errors import UserError
 
+PR_SET_PDEATHSIG = 1  # of prctl(2)
+SEGMENTS = ("mpich_shm_*", "ucx_shm_posix_*", "sm_segment.*")  # what MPIs name their shared memory
 HOW_TO_GET_MPI = (
     "install both with `pip install mpich mpi4py` (Linux, macOS, WSL2; on native Windows the mpich package is an "
     'empty stub, use WSL2), or run without MPI: transport="threads"'
@@ -72,32 +76,50 @@ def environment(temporary: Path) -> dict[str, str]:
 
 # Run by sh on each rank; $0 is the job's directory, "$@" the program. The program's pid is noted; when it ends, its
 # exit code, before mpiexec hears of it and ends the others: so the one that has a code was the first. A death by a
-# signal is passed on as one: only then does mpiexec end the others at once, whatever they do.
+# signal is passed on as one: only then does mpiexec end the others at once, whatever they do. A SIGTERM is the
+# program's affair; and if nobody is there any more who would remove the job's directory, this does.
 ON_EACH_RANK = """
+trap : TERM
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}
 if [ -n "$MINIDIST_TMPDIR" ]; then export TMPDIR="$MINIDIST_TMPDIR"; else unset TMPDIR; fi
 export MINIDIST_STACKS="$0/stack-$rank"
 sh -c 'rank=$1; shift; echo $$ >"$0/pid-$rank"; exec "$@" >"$0/stdout-$rank" 2>"$0/stderr-$rank"' "$0" $rank "$@"
 code=$?
 echo $code >"$0/exit-$rank"
+kill -0 $MINIDIST_LAUNCHER 2>/dev/null || rm -rf "$0"
+trap - TERM
 if [ $code -gt 128 ]; then kill -$((code - 128)) $$; fi
 exit $code
 """
 
 
 def start(
-    n: int, directory: Path, program: list[str], more_environment: dict[str, str]
+    n: int,
+    directory: Path,
+    program: list[str],
+    more_environment: dict[str, str],
+    with_us: Callable[[], None] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start `program` on n ranks, in a session of its own; what mpiexec itself says goes to DIRECTORY/mpiexec."""
+    """Start `program` on n ranks, in a session of its own; what mpiexec itself says goes to DIRECTORY/mpiexec.
+
+    with_us: run in mpiexec's process before it begins: `end_with_parent`, or nothing.
+    """
     with open(directory / "mpiexec", "wb") as said:
         return subprocess.Popen(
             [find_mpiexec(), "-n", str(n), "sh", "-c", ON_EACH_RANK, str(directory), *program],
-            env={**environment(directory), **more_environment},
+            env={**environment(directory), "MINIDIST_LAUNCHER": str(os.getpid()), **more_environment},
+            preexec_fn=with_us,
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for us: we end the job in our own order
         )
+
+
+def end_with_parent() -> None:
+    """Let this process have a SIGTERM when the thread ends that started it, even by SIGKILL (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def exit_codes(n: int, directory: Path) -> dict[int, int]:
@@ -186,7 +208,7 @@ def remove_stale_segments(since: float) -> None:
     Only this user's, only those made after `since` (time.time()), and only if no process has them open.
     """
     candidates = []
-    for path in [*Path("/dev/shm").glob("mpich_shm_*"), *Path("/dev/shm").glob("sm_segment.*")]:
+    for path in [path for name in SEGMENTS for path in Path("/dev/shm").glob(name)]:
         with contextlib.suppress(FileNotFoundError):  # another job has just ended
             if path.stat().st_uid == os.getuid() and path.stat().st_ctime >= since - 1:
                 candidates.append(path)

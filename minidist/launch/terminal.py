@@ -22,6 +22,8 @@ class Terminal:
         self.progress_file = progress_file
         self.unfinished: dict[tuple[str, int], bytes] = {}  # (stream, rank) -> a line without its end
         self.said_something = False  # on stderr
+        self.crashes: set[str] = set()  # what ranks have said that ended in C code
+        self.muted: set[int] = set()
         self.bar: Any = None
         self.read = 0  # bytes of the progress file
 
@@ -36,6 +38,12 @@ class Terminal:
         """Show one line, marked with its rank unless that is 0, whose lines are the program's own."""
         if line.startswith("Abort(") and "MPI_Abort" in line:
             return  # MPICH announces what the rank has just explained
+        if line.startswith("Fatal Python error: "):
+            if line in self.crashes:
+                self.muted.add(rank)  # the same, and as many lines of stack, on one more rank
+            self.crashes.add(line)
+        if rank in self.muted:
+            return
         self.said_something |= stream == "stderr"
         marked = line if rank == 0 or line.startswith("[rank ") else f"[rank {rank}] {line}"
         self.say(marked, stream)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minidist import data
-from minidist.comm import PURPOSES, Communicator, guard, world
+from minidist.comm import PURPOSES, Communicator, guard, leaving, stopping, world
 from minidist.data import Dataset, loader
 from minidist.errors import UserError
 from minidist.split.gather import whole_weights
@@ -43,6 +43,8 @@ from minidist.train.results import (
 from minidist.train.setup import Setup, as_model_input, build_optimizer, check_fits, set_up
 from minidist.train.watch import Watch
 
+SIGTERM = 143  # the exit code of a training that has stopped in order because of that signal: 128 + 15
+
 
 def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     """Do what the options say, and give rank 0 what `--json` writes. Every rank calls this with the same options."""
@@ -54,11 +56,13 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     comm.barrier(purpose="control")
     dataset = data.load(options.data, options.data_dir)  # ... and all read
     path = agree(comm, options, dataset)
-    keeping = Keeping(options, arrangement, dataset, comm, path)
-    try:
-        return run_with(options, comm, arrangement, dataset, path, keeping)
-    finally:
-        keeping.close()
+    with stopping.on_sigterm(comm, arrangement.workers) as stop:
+        keeping = Keeping(options, arrangement, dataset, comm, path, stop)
+        try:
+            result = run_with(options, comm, arrangement, dataset, path, keeping)
+        finally:
+            keeping.close()
+        return {"stopped": True} if stop.stopped else result
 
 
 def run_with(
@@ -101,6 +105,9 @@ def run_with(
         history, seconds, waited = train(options, dataset, setup, keeping)
     timeline = see.collect(recorder)
     costs = costs_of_all(comm, history.sent, total(occasions))
+    if keeping.stopped:
+        keeping.say_stopped()
+        return {}
     accuracy = evaluate(setup, dataset, options)
     weights = whole_weights(setup.mesh, setup.groups)
     if weights is None or comm.rank:
@@ -157,18 +164,20 @@ def train(
         divisor = sync.divisor(len(rows) * targets, count * targets)
         batch = Batch(inputs, dataset.train_labels[rows], divisor)
         loss = replica.forward_backward(batch)
-        found = (
-            None if math.isfinite(loss) else nonfinite.search_forward(setup, batch)
-        )  # before the update hides it
+        found = None  # of what is not finite; looked for before the update hides it
+        if not math.isfinite(loss):
+            found = nonfinite.search_forward(setup, batch)
         loss *= divisor / (count * targets)  # this rank's share of the mean over the global batch
         total = comm.iall_reduce(np.array(loss), purpose="control")
         norm = sync.step()
         history.step(epoch, count, total, norm, sync.lockstep)
         summed = history.losses[-1] if sync.lockstep else loss
         nonfinite.check(options, setup, batch, history.steps, summed, norm, found)
-        keeping.after(history.steps, steps)
+        last = keeping.after(history.steps, steps)
         if watch:
             watch.step(epoch, rows, count)
+        if last:
+            break
     if watch:
         watch.finish()
     sync.finish()
@@ -211,6 +220,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             guard.watch(comm)
         with np.errstate(all="ignore"):  # what is not finite is found in nonfinite.py, on all ranks together
             result = run(options, comm)
+        if result.get("stopped"):
+            leaving.farewell()  # the exit code is no failure of this rank
+            return SIGTERM
         if options.explain:
             return 0
         if comm.rank == 0 and not options.quiet:

@@ -13,6 +13,7 @@ Read next: `minidist/checkpoint/`.
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 
 from minidist import checkpoint
 from minidist.comm import PURPOSES, Communicator
+from minidist.comm.stopping import Stop
 from minidist.data import Dataset
 from minidist.errors import UserError
 from minidist.plan.traffic import barrier
@@ -60,20 +62,26 @@ class Keeping:
         dataset: Dataset,
         comm: Communicator,
         kernels: str,
+        stop: Stop | None = None,
     ) -> None:
-        self.comm, self.quiet, self.resuming = comm, options.quiet, options.resume
+        self.comm, self.quiet = comm, options.quiet
+        self.restart = os.environ.get(
+            "MINIDIST_RESTART"
+        )  # minidist.launch starts a job again that has failed
+        self.resuming = options.resume or self.restart is not None
         self.every = options.every or -(-len(dataset.train_inputs) // options.batch)
         self.facts = facts(options, arrangement, dataset, kernels)
         self.begun = 0
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.sent = np.zeros((len(PURPOSES), 2), np.int64)
+        self.stop = stop
         self.directory: checkpoint.Directory | None = None
         self._sync: Sync | Server | None = None
         self._history: History | None = None
         if options.checkpoint is not None and not options.explain:
             self.directory = checkpoint.Directory(comm, options.checkpoint)
-            if self.directory.newest is not None and not options.resume:
+            if self.directory.newest is not None and not self.resuming:
                 self.close()
                 raise UserError(
                     f"{options.checkpoint} has a checkpoint of step {self.directory.newest}: go on from it with "
@@ -90,8 +98,10 @@ class Keeping:
         self._sync = sync
         if self.directory is None or not self.resuming:
             return
-        if self.directory.newest is None and os.environ.get("MINIDIST_RESTART"):
-            return  # the job ended before its first checkpoint: it begins again
+        if self.directory.newest is None and self.restart is not None:
+            if self.comm.rank == 0 and not self.quiet:
+                say("no checkpoint yet: begun again")
+            return
         found = self.directory.find()
         refuse_another_training(found, self.facts, self.directory)
         losses, norms = found.extra("losses"), found.extra("norms")
@@ -107,10 +117,33 @@ class Keeping:
         self._history = history
         history.losses[:], history.norms[:] = self.losses, self.norms
 
-    def after(self, step: int, steps: int) -> None:
-        """Save if it is time: every so many steps, and after the last one."""
-        if self.directory is not None and (step % self.every == 0 or step == steps):
+    def after(self, step: int, steps: int) -> bool:
+        """Save if it is time: every so many steps, and after the last one; say whether this is the last one.
+
+        It may be because of a SIGTERM, after the same step on all workers.
+        """
+        last = step == steps or (self.stop is not None and self.stop.after(step))
+        if self.directory is not None and (step % self.every == 0 or last):
             self.save(step)
+        return last
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a SIGTERM has stopped this worker before the end."""
+        return self.stop is not None and self.stop.last is not None
+
+    def say_stopped(self) -> None:
+        """Say after which step that was, and how to go on from there."""
+        if self.comm.rank or self.stop is None:
+            return
+        how = "nothing was saved: give --checkpoint DIR to go on from there next time"
+        if self.directory is not None and self.directory.newest == self.stop.last:
+            mpi = f"mpiexec -n {self.comm.size} " if self.comm.size > 1 else ""
+            words = shlex.join(word for word in sys.argv[1:] if word != "--resume")
+            how = (
+                f"saved in {self.directory.path}; go on with: {mpi}python -m minidist.train {words} --resume"
+            )
+        print(f"stopped after step {self.stop.last} by SIGTERM; {how}", file=sys.stderr, flush=True)
 
     def save(self, step: int) -> bool:
         """Save what all ranks have after this step; say in one sentence if that fails, and let the training go on.
@@ -130,7 +163,9 @@ class Keeping:
         self._meet()  # a rank that is still in its step may want something of this one, which is not saving's affair
         try:
             with self._counted():
-                self.directory.save(step, self._sync.snapshot(), self.facts, extras)
+                state = self._sync.snapshot()
+                self._refuse_not_finite(step, state)
+                self.directory.save(step, state, self.facts, extras)
         except UserError as error:
             if self.comm.rank == 0:
                 print(f"{error}; the training goes on", file=sys.stderr, flush=True)
@@ -138,6 +173,13 @@ class Keeping:
         finally:
             self._meet()  # as little as what another rank wants in its next step
         return True
+
+    def _refuse_not_finite(self, step: int, state: checkpoint.State) -> None:
+        """Raise on all ranks rather than replace a good checkpoint by weights that an update has made inf or nan."""
+        bad = [piece.name for piece in state.pieces if not np.isfinite(piece.array).all()]
+        if self.comm.all_reduce(np.array(len(bad)), purpose="control"):
+            what = bad[0] if bad else "what another rank holds"
+            raise UserError(f"step {step} is not saved, for {what} is not finite")
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:

@@ -96,7 +96,7 @@ def check(
     findings = _gather(comm, found)
     first = "the norm of the gradient, on all ranks"
     if findings:
-        (_, first), rank = min(findings, key=lambda pair: (pair[0][0], pair[1]))
+        (_, first), rank = min(findings, key=lambda each: (each[0][0], each[1]))
         summed = first.startswith("the gradient") and lockstep and setup.mesh.size("data") > 1
         first += ", in the sum over all replicas" if summed else f", on rank {rank}"
     became = f"the loss became {loss}" if not math.isfinite(loss) else "the gradient is not finite"
@@ -131,7 +131,7 @@ class _watched:
             vars(module)["forward"] = self._forward(name, module.forward)
 
     def __exit__(self, *_: object) -> None:
-        for _, module in self.modules:
+        for _name, module in self.modules:
             del vars(module)["forward"]
 
     def _forward(self, name: str, forward: Any) -> Any:

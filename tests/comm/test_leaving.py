@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -314,6 +315,40 @@ def test_ranks_that_never_need_mpi_end_normally(tmp_path):
     command = [MPIEXEC, "-n", "3", sys.executable, "-c", "import minidist; print('done')"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout.count("done"), done.stderr) == (0, 3, "")
+
+
+@pytest.mark.parametrize("whom", ["mpiexec", "one rank", "the command"])
+def test_sigterm_lets_a_training_end_its_step_on_all_ranks_and_save(tmp_path, whom):
+    """The ranks are in different steps: they train on their own, and the last one is a server."""
+    keep = [] if whom == "one rank" else ["--checkpoint", str(tmp_path / "run"), "--every", "100000"]
+    program = ["-m", "minidist.train", "--mode", "parameter-server", "--servers", "1", "--slack", "2", *keep]
+    launcher = [MPIEXEC, "-n", "3", sys.executable]
+    if whom == "the command":
+        launcher = [sys.executable, "-m", "minidist.launch", "-n", "3"]
+    started = subprocess.Popen(
+        [*launcher, *program, "--epochs", "1000"],
+        env=dict(os.environ) if whom == "the command" else mpiexec.environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while "communication" not in started.stdout.readline():
+        assert started.poll() is None
+    victim = started.pid
+    if whom == "one rank":
+        parents = {pid: parent for pid, parent, _ in mpiexec.processes()}
+        victim = max(pid for pid, parent in parents.items() if started.pid in (parent, parents.get(parent)))
+    os.kill(victim, signal.SIGTERM)
+    _, err = started.communicate(timeout=30)
+    (said,) = without_mpiexecs_words(err)
+    assert started.returncode == 143
+    if keep:
+        assert (
+            f"by SIGTERM; saved in {tmp_path}/run; go on with: mpiexec -n 3 python -m minidist.train" in said
+        )
+        assert len(list((tmp_path / "run").glob("step-*"))) == 1
+    else:
+        assert "by SIGTERM; nothing was saved: give --checkpoint DIR" in said
 
 
 def press_ctrl_c(command, environment, when):
