@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minidist.comm.errors import CommError, DeadlockError
-from minidist.comm.guard.graph import Operation, Standing
+from minidist.comm.guard.graph import Operation, Standing, stuck
 from minidist.comm.guard.report import HEAD, name_ranks, short, source
 
 
@@ -53,7 +53,11 @@ def classify(
         for rank, op in collectives.items()
     }
     for rank, op in waits.items():
-        if op.call.removeprefix("i") == "recv" and (found := unmatched(rank, op, standings)):
+        if (
+            op.peer not in left
+            and op.call.removeprefix("i") == "recv"
+            and (found := unmatched(rank, op, standings))
+        ):
             said = [f"Rank {rank} waits for {expected(op)}."]
             said += [f"There is a message for it that does not fit: {text}." for text in found]
             return "unmatched receive", [
@@ -81,34 +85,42 @@ def classify(
             f"Does {short(op.line)} run once too often on rank {rank}, or did the others leave their loop too early?",
         ]
     sends = [rank for rank, op in waits.items() if op.call == "send"]
-    receives = [rank for rank, op in waits.items() if op.call.removeprefix("i") in ("recv", "sendrecv")]
-    if sends and not receives:
+    if sends and len(sends) == len(waits):
         return "buffered send", [
             f"{name_ranks(sends).capitalize()} cannot return from send before the receiver has come to its receive.",
             "Without the guard a small message waits in a buffer, and the program works by luck; a large one does not.",
             "Let one side receive first, or use sendrecv or isend.",
         ]
-    if collectives:
-        rank, op = next(iter(collectives.items()))
-        missing = elsewhere[rank]
-        if missing:
-            inside = [
-                r for r, other in collectives.items() if (other.key, other.sequence) == (op.key, op.sequence)
-            ]
-            verb = "has" if len(missing) == 1 else "have"
-            return "missing rank", [
-                f"{name_ranks(inside).capitalize()} {'is' if len(inside) == 1 else 'are'} in {op.words()}, which "
-                f"{name_ranks(missing)} {verb} not called.",
-                "Every rank must call every collective, in the same order. "
-                f"Look at the condition around {short(op.line)}: is it true on some ranks only?",
-            ]
-    if sends:
-        return "buffered send" if not receives else "cycle", [
+    messages_only = {
+        rank: standing if rank in waits and rank not in collectives else Standing(rank, "runs")
+        for rank, standing in standings.items()
+    }
+    ring = sorted(stuck(messages_only))  # they are stuck by themselves, whatever the others do
+    missing = {rank: peers for rank, peers in elsewhere.items() if peers}
+    if missing and not ring:
+        rank, peers = next(iter(missing.items()))
+        op = waits[rank]
+        inside = [
+            r for r, other in collectives.items() if (other.key, other.sequence) == (op.key, op.sequence)
+        ]
+        return "missing rank", [
+            f"{name_ranks(inside).capitalize()} {'is' if len(inside) == 1 else 'are'} in {op.words()}, which "
+            f"{name_ranks(peers)} {'has' if len(peers) == 1 else 'have'} not called.",
+            "Every rank must call every collective, in the same order. "
+            f"Look at the condition around {short(op.line)}: is it true on some ranks only?",
+        ]
+    if ring and all(rank in sends for rank in ring):
+        return "buffered send", [
+            f"{name_ranks(ring).capitalize()} cannot return from send before the receiver has come to its receive.",
+            "Let one side receive first, or use sendrecv or isend.",
+        ]
+    if any(rank in sends for rank in ring):
+        return "cycle", [
             "Each waits for the next: a send returns when its receiver has come, a receive when its message has.",
             "Let one of them go first, or use sendrecv or isend.",
         ]
     return "cycle", [
-        "Each of them receives before it sends, so nobody ever sends.",
+        f"{name_ranks(ring or list(waits)).capitalize()} receive before they send, so none of them ever sends.",
         "Let one of them send first, or use sendrecv.",
     ]
 
