@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,13 @@ from minidist.train.options import parse
 PROSE = "All work and no play makes a dull text to learn from. " * 60
 DIGITS = "--batch 300 --hidden 12,9,8,7 --dtype float64"  # 5 steps an epoch, the last one shorter
 GPT = "--model gpt --layers 2 --width 12 --heads 3 --batch 5 --lr 0.01 --dtype float64"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nobody_cuts_the_power() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 def train(
