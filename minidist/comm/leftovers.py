@@ -20,6 +20,7 @@ import time
 SHARED = ("/dev/shm/mpich_shm_*", "/dev/shm/ucx_shm_posix_*", "/dev/shm/sm_segment.*")
 REMAINS = (*SHARED, "/tmp/hydra_hwloc_xmlfile_*")
 OLD = 300.0  # seconds after which no job is still starting
+STARTING = 10.0  # seconds in which a file's first owner may have made it and not mapped it yet
 
 
 def unlink_shared_memory() -> None:
@@ -35,10 +36,24 @@ def unlink_shared_memory() -> None:
 def sweep() -> None:
     """Remove what this user's earlier jobs left: those that were killed while they started, and mpiexec at an Abort.
 
-    The ranks of a job that lives have opened such files in MPI's start, so at this age nobody needs the name.
+    The ranks of a job that lives have opened such files in MPI's start: at that age nobody needs the name. Sooner it is
+    removed if no process has the file in its memory any more.
     """
+    now = time.time()
     for path in (path for pattern in REMAINS for path in glob.glob(pattern)):
         with contextlib.suppress(OSError):  # another rank was faster
             found = os.stat(path)
-            if found.st_uid == os.getuid() and found.st_ctime < time.time() - OLD:
+            age = now - found.st_ctime
+            if found.st_uid == os.getuid() and (
+                age > OLD or (age > STARTING and path.startswith("/dev/shm/") and _unused(path))
+            ):
                 os.unlink(path)
+
+
+def _unused(path: str) -> bool:
+    """Say whether no process has mapped this file."""
+    for maps in glob.glob("/proc/[0-9]*/maps"):
+        with contextlib.suppress(OSError), open(maps) as file:  # it has just ended, or is another user's
+            if path in file.read():
+                return False
+    return True

@@ -65,9 +65,7 @@ class Keeping:
         stop: Stop | None = None,
     ) -> None:
         self.comm, self.quiet = comm, options.quiet
-        self.restart = os.environ.get(
-            "MINIDIST_RESTART"
-        )  # minidist.launch starts a job again that has failed
+        self.restart = os.environ.get("MINIDIST_RESTART")  # a job that has failed is started again
         self.resuming = options.resume or self.restart is not None
         self.every = options.every or -(-len(dataset.train_inputs) // options.batch)
         self.facts = facts(options, arrangement, dataset, kernels)
@@ -161,18 +159,18 @@ class Keeping:
             with self._counted():
                 self._sync.before_save(step)
         self._meet()  # a rank that is still in its step may want something of this one, which is not saving's affair
+        saved = True
         try:
             with self._counted():
                 state = self._sync.snapshot()
                 self._refuse_not_finite(step, state)
                 self.directory.save(step, state, self.facts, extras)
-        except UserError as error:
+        except UserError as error:  # on all ranks; what one rank alone raises ends the job
+            saved = False
             if self.comm.rank == 0:
                 print(f"{error}; the training goes on", file=sys.stderr, flush=True)
-            return False
-        finally:
-            self._meet()  # as little as what another rank wants in its next step
-        return True
+        self._meet()  # as little as what another rank wants in its next step
+        return saved
 
     def _refuse_not_finite(self, step: int, state: checkpoint.State) -> None:
         """Raise on all ranks rather than replace a good checkpoint by weights that an update has made inf or nan."""

@@ -45,7 +45,7 @@ def without_mpiexecs_words(stderr):
 def run(tmp_path):
     """Run a program on n ranks; return (exit code, stdout, stderr without MPI's own words)."""
 
-    def run(body, n=4):
+    def run(body, n=3):
         script = tmp_path / "program.py"
         script.write_text(START + body)
         done = subprocess.run(
@@ -84,21 +84,21 @@ while True:
     assert said[-1] == "[rank 2] ValueError: the student's bug"
 
 
-def test_four_ranks_that_fail_alike_print_one_traceback(run):
+def test_ranks_that_fail_alike_print_one_traceback(run):
     code, _, said = run("raise ValueError('the same everywhere')")
     assert code == 1
-    assert said[-2:] == ["[rank 0] ValueError: the same everywhere", "[rank 0] (the same on ranks 1, 2, 3)"]
+    assert said[-2:] == ["[rank 0] ValueError: the same everywhere", "[rank 0] (the same on ranks 1, 2)"]
     assert sum("Traceback" in line for line in said) == 1
 
 
 def test_ranks_that_fail_differently_get_a_line_each_after_the_lowest(run):
     code, _, said = run("""
-if comm.rank in (1, 3):
+if comm.rank:
     raise ValueError(f"bug {comm.rank}")
 comm.barrier()
 """)
     assert code == 1
-    assert said[-2:] == ["[rank 1] ValueError: bug 1", "[rank 3] raised ValueError: bug 3"]
+    assert said[-2:] == ["[rank 1] ValueError: bug 1", "[rank 2] raised ValueError: bug 2"]
     assert sum("Traceback" in line for line in said) == 1
 
 
@@ -110,12 +110,11 @@ def test_a_user_error_is_one_sentence_and_exit_code_2(run):
     )
 
 
-@pytest.mark.parametrize("others", ["comm.barrier()", "while True: pass"])
-def test_sys_exit_with_a_code_ends_all_ranks_with_that_code(run, others):
-    code, _, said = run(f"""
+def test_sys_exit_with_a_code_ends_all_ranks_with_that_code(run):
+    code, _, said = run("""
 if comm.rank == 2:
     sys.exit(3)
-{others}
+while True: pass
 """)
     assert (code, said) == (3, ["[rank 2] called sys.exit(3): ending the job"])
 
@@ -129,7 +128,7 @@ except SystemExit:
 comm.barrier()
 print("here")
 """)
-    assert (code, out.split(), said) == (0, ["here"] * 4, [])
+    assert (code, out.split(), said) == (0, ["here"] * 3, [])
 
 
 @pytest.mark.parametrize("leave", ["sys.exit(0)", "pass"])
@@ -152,32 +151,32 @@ if comm.rank == 0:
     comm.recv(np.empty(3), -1)
 """)
     assert code == 1
-    assert said[0].endswith("but ranks 1, 2, 3 have already finished the program")
+    assert said[0].endswith("but ranks 1, 2 have already finished the program")
 
 
 def test_messages_of_ranks_that_have_left_are_still_received(run):
     code, out, said = run("""
 if comm.rank == 0:
     time.sleep(1.0)
-    for source in (1, 2, 3):
-        got = np.empty(100_000 if source == 3 else 500)
+    for source in (1, 2):
+        got = np.empty(100_000 if source == 2 else 500)
         comm.recv(got, source)
         print(got[-1])
 else:
-    request = comm.isend(np.arange(100_000.0 if comm.rank == 3 else 500.0), 0)
+    request = comm.isend(np.arange(100_000.0 if comm.rank == 2 else 500.0), 0)
 """)
-    assert (code, out.split(), said) == (0, ["499.0", "499.0", "99999.0"], [])
+    assert (code, out.split(), said) == (0, ["499.0", "99999.0"], [])
 
 
 def test_a_slow_rank_is_waited_for(run):
     code, out, said = run("""
 if comm.rank == 1:
-    time.sleep(2.0)
+    time.sleep(1.0)
 print(comm.all_reduce(np.array(1)))
 if comm.rank == 2:
-    time.sleep(1.0)
+    time.sleep(0.8)
 """)
-    assert (code, out.split(), said) == (0, ["4"] * 4, [])
+    assert (code, out.split(), said) == (0, ["3"] * 3, [])
 
 
 def test_a_rank_that_is_killed_ends_the_job_and_leaves_no_file(run):
@@ -294,7 +293,7 @@ def test_a_rank_that_leaves_before_mpi_is_up_ends_the_job(tmp_path, leave, words
     assert done.stderr.count(words) == 1
 
 
-@pytest.mark.parametrize("leave", ["sys.exit(0)", "sys.exit(3)", "raise KeyboardInterrupt"])
+@pytest.mark.parametrize("leave", ["sys.exit(3)", "raise KeyboardInterrupt"])
 def test_a_rank_that_leaves_while_mpi_starts_ends_the_job(tmp_path, leave):
     script = tmp_path / "amid.py"
     script.write_text(
@@ -317,7 +316,7 @@ def test_ranks_that_never_need_mpi_end_normally(tmp_path):
     assert (done.returncode, done.stdout.count("done"), done.stderr) == (0, 3, "")
 
 
-@pytest.mark.parametrize("whom", ["mpiexec", "one rank", "the command"])
+@pytest.mark.parametrize("whom", ["one rank", "the command"])
 def test_sigterm_lets_a_training_end_its_step_on_all_ranks_and_save(tmp_path, whom):
     """The ranks are in different steps: they train on their own, and the last one is a server."""
     keep = [] if whom == "one rank" else ["--checkpoint", str(tmp_path / "run"), "--every", "100000"]

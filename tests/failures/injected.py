@@ -71,7 +71,7 @@ whole.forward_backward = failing("forward", whole.forward_backward, at=5)
 parallel.gradient_ready = failing("backward", parallel.gradient_ready, at=5)
 progress = minidist.comm.progress.Progress
 progress.wait = failing("collective", progress.wait, at=30)
-os.fsync = failing("checkpoint", os.fsync, at=2)
+os.fsync = failing("checkpoint", os.fsync, at=4)
 try:
     code = main(sys.argv[1:])
 finally:

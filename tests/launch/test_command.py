@@ -1,6 +1,7 @@
 """`python -m minidist.launch`, as typed."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -137,9 +138,39 @@ def test_sigterm_to_the_command_ends_the_ranks(tmp_path):
     assert not _runs(rank)
 
 
+def test_a_job_whose_rank_is_killed_starts_again_from_its_newest_checkpoint_and_ends_with_the_same_weights(
+    tmp_path,
+):
+    program = Path(__file__).parents[1] / "failures" / "injected.py"
+    options = ["--steps", "9", "--every", "2", "--hidden", "16", "--quiet"]
+
+    def train(name, inject):
+        os.mkdir(tmp_path / name)
+        keep = ["--checkpoint", str(tmp_path / name / "run"), "--json", str(tmp_path / name / "json")]
+        command = [sys.executable, "-m", "minidist.launch", "-n", "3", "--max-restarts", "1", str(program)]
+        environment = {**os.environ, "INJECT": inject, "INJECT_STAMPS": str(tmp_path / name)}
+        done = subprocess.run(
+            [*command, *options, *keep], env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr.splitlines(), json.loads((tmp_path / name / "json").read_text())
+
+    (said, interrupted), (_, whole) = train("killed", "kill forward 2"), train("whole", "none never 9")
+    assert said == [
+        "minidist.launch: rank 2 was killed (SIGKILL)",
+        "minidist.launch: restart 1 of 1, after exit code 137",
+    ]
+    assert interrupted["parameters_sha256"] == whole["parameters_sha256"]
+    assert interrupted["loss_history"] == whole["loss_history"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (
+            ["-n", "2", "--max-restarts", "1", "--transport", "threads", "x.py"],
+            "--max-restarts needs --transport mpi",
+        ),
         (["-n", "0", "x.py"], "-n must be at least 1, not 0"),
         (["-n", "2", "missing.py"], "there is no script 'missing.py' here"),
         (["-n", "2", "--timeout", "-1", "x.py"], "--timeout must be more than 0 seconds, not -1"),
