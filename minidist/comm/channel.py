@@ -68,7 +68,8 @@ class Channel:
         """
         self.count(dest, array.nbytes)
         endpoint = self.comm.endpoint
-        requests = [endpoint.isend(message.pack(array, self.payload_tag), dest, self.tag, synchronous)]
+        envelope = message.pack(array, self.payload_tag, self.event.line if self.event else "")
+        requests = [endpoint.isend(envelope, dest, self.tag, synchronous)]
         if array.nbytes > message.INLINE:
             requests.append(endpoint.isend(array, dest, self.payload_tag))
         return requests
@@ -83,11 +84,11 @@ class Channel:
         request = endpoint.irecv(envelope, source, self.tag, exact=False)
         yield (request,)
         header, inline = message.unpack(envelope[: request.count])
-        if self.event is not None:
-            for listener in self.comm.listeners:
-                listener.arriving(self.event, header, request.source)
         refusal: Exception | None = None
         try:
+            if self.event is not None:
+                for listener in self.comm.listeners:
+                    listener.arriving(self.event, header, request.source)
             array = place(header, request.source)
         except Exception as error:
             refusal, array = error, np.empty(header.shape, header.dtype)

@@ -30,20 +30,25 @@ class Header:
     shape: tuple[int, ...]
     nbytes: int
     payload_tag: int
+    line: str = ""  # "file:line" of the call that sent it, where listeners want to know
 
 
-def pack(array: np.ndarray, payload_tag: int) -> np.ndarray:
-    """Give the envelope of a message: its header, and the payload too if it is small."""
+def pack(array: np.ndarray, payload_tag: int, line: str = "") -> np.ndarray:
+    """Give the envelope of a message: its header, the payload too if it is small, and `line`, as much as has room."""
     header = _FIXED.pack(array.dtype.str.encode(), array.nbytes, payload_tag, array.ndim)
     header += struct.pack(f"<{array.ndim}q", *array.shape)
     if array.nbytes <= INLINE:
         header += array.tobytes()
+    if line:
+        header += line.encode()[-8 * (64 - array.ndim) :] if array.ndim < 64 else b""
     return np.frombuffer(header, np.uint8)
 
 
 def unpack(envelope: np.ndarray) -> tuple[Header, np.ndarray]:
-    """Read an envelope: its header, and the rest of its bytes (the payload if it is small)."""
+    """Read an envelope: its header, and the payload if it is small."""
     dtype, nbytes, payload_tag, ndim = _FIXED.unpack_from(envelope.data)
     shape = struct.unpack_from(f"<{ndim}q", envelope.data, _FIXED.size)
     rest = envelope[_FIXED.size + 8 * ndim :]
-    return Header(np.dtype(dtype.rstrip(b"\0").decode()), shape, nbytes, payload_tag), rest
+    inline = nbytes if nbytes <= INLINE else 0
+    line = rest[inline:].tobytes().decode(errors="replace")
+    return Header(np.dtype(dtype.rstrip(b"\0").decode()), shape, nbytes, payload_tag, line), rest[:inline]

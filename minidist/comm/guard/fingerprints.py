@@ -23,7 +23,7 @@ import numpy as np
 
 from minidist.comm.arrays import describe
 from minidist.comm.errors import CollectiveMismatch
-from minidist.comm.guard.report import HEAD, name_ranks, note, source
+from minidist.comm.guard.report import HEAD, name_ranks, note_first, source
 
 if TYPE_CHECKING:
     from minidist.comm.core import Core
@@ -165,7 +165,7 @@ class Agreement:
         return {self.comm.rank: unpack(self.mine), **known}
 
     def mismatch(self) -> CollectiveMismatch | None:
-        """Give the report if those that are known differ; the lowest of their ranks notes it."""
+        """Give the report if those that are known differ."""
         heard = self.heard()
         what = differ(heard)
         if what is None:
@@ -177,8 +177,7 @@ class Agreement:
             [members[r] for r in heard],
             {members[r]: f.line for r, f in heard.items()},
         )
-        if self.comm.rank == min(heard):
-            note(error, 0.0 if self.since is None else time.monotonic() - self.since)
+        note_first(error, 0.0 if self.since is None else time.monotonic() - self.since)
         return error
 
 

@@ -24,6 +24,7 @@ from minidist.comm.guard import fingerprints
 from minidist.comm.guard.board import LOOKS, STATE, STRETCH, VERSION, Board
 from minidist.comm.guard.fingerprints import Agreement
 from minidist.comm.guard.graph import Message, Operation, Standing, stuck
+from minidist.comm.guard.messages import Messages
 from minidist.comm.guard.report import note, short, warn
 from minidist.comm.guard.requests import Requests
 from minidist.comm.guard.unfinished import Unfinished
@@ -70,7 +71,7 @@ class Guard(Listener):
         if comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
             comm.endpoint.hub.judge = verdicts  # type: ignore[attr-defined]
         requests = Requests()
-        comm.listeners += [self, requests, Unfinished(requests)]
+        comm.listeners += [self, requests, Unfinished(requests), Messages()]
         comm.synchronous = guard.is_on(guard.SEND)
 
     def before(self, event: Event) -> list[TransportRequest] | None:

@@ -37,7 +37,7 @@ def note(error: CommError, time: float | None = None) -> None:
         os.fsync(file.fileno())
 
 
-def note_first(error: CommError) -> None:
+def note_first(error: CommError, time: float | None = None) -> None:
     """Append a fault that every rank may find by itself: one of a kind, of the rank that found it first."""
     path = os.environ.get("MINIDIST_GUARD_REPORT")
     if not path:
@@ -48,7 +48,7 @@ def note_first(error: CommError) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         if not any(json.loads(line)["kind"] == error.kind for line in file):
-            note(error)
+            note(error, time)
 
 
 def warn(kind: str, text: str, ranks: Sequence[int], lines: Mapping[int, str]) -> None:

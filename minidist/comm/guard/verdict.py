@@ -35,7 +35,14 @@ def judge(ranks: set[int], standings: Mapping[int, Standing]) -> CommError:
     if others:
         lines.append(f"  {name_ranks(others)} {'is' if len(others) == 1 else 'are'} running")
     lines += advice
-    return DeadlockError("\n".join(lines), kind, sorted(ranks), {rank: op.line for rank, op in waits.items()})
+    awaited = {peer for op in waits.values() for peer in needed(op) & set(left)} if kind == "left" else set()
+    where = {rank: op.line for rank, op in waits.items()}
+    return DeadlockError("\n".join(lines), kind, sorted(ranks | awaited), where)
+
+
+def needed(op: Operation) -> set[int]:
+    """Give the ranks of whom an operation needs one, or all."""
+    return set(op.members) if op.sequence is not None or op.peer in (-1, None) else {op.peer}
 
 
 def classify(
