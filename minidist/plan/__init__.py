@@ -13,5 +13,6 @@ cluster.py    machines and links: names, and TOML files
 cost.py       closed formulas for collectives and pipelines
 acts.py       what a rank does, as plain data
 messages.py   the messages of a collective, from the algorithms themselves
+events.py     lets time pass
 simulate.py   plays all ranks' acts on a cluster, event by event
 """

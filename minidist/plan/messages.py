@@ -22,7 +22,8 @@ from minidist.comm.two_level import has_two_levels
 from minidist.plan.acts import Collect
 
 if TYPE_CHECKING:
-    from minidist.plan.simulate import Pending, Player, Strand
+    from minidist.plan.events import Pending, Strand
+    from minidist.plan.simulate import Player
 
 
 def name_of(tag: Hashable) -> str:

@@ -1,12 +1,9 @@
 """The simulator: plays every rank's acts on a cluster, event by event, and writes down who did what when.
 
-    heap of events:   (when, whose strand goes on)            a strand: a rank's program, or one of its collectives
-
         rank 0    program      compute | compute ........ | wait | update
                   all_reduce             send, receive  send, receive      goes on beside it
 
-Take the earliest event, let its strand go on until it waits again, note when what it waits for will be there. So time
-passes from event to event, and nothing is computed or sent. A collective is the very generator of `comm/all_reduce.py`
+Nothing is computed or sent; `events.py` lets time pass. A collective is the very generator of `comm/all_reduce.py`
 that real ranks run, on a channel that only notes the sizes: each of its messages is an event, and its bytes are right
 because it is the same code.
 
@@ -20,122 +17,36 @@ Read next: `minidist/simulate/program.py`, which makes the acts of a training st
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
-from itertools import count
 from typing import Any, cast
 
 from minidist.comm.channel import Channel
 from minidist.plan import cost, messages
 from minidist.plan.acts import Act, Collect, Compute, Fetch, Hold, Receive, Send, Wait
 from minidist.plan.cluster import Cluster
-from minidist.trace.timeline import Flow, Span, Timeline
-
-
-@dataclass(slots=True, eq=False)
-class Pending:
-    """Something that is complete at a time which may not be known yet."""
-
-    at: float | None = None
-    waiter: Strand | None = None
-    what: str = ""
-
+from minidist.plan.events import Events, Pending, Steps, Strand
+from minidist.trace.timeline import FLIGHT, Flow, Span, Timeline
 
 MOST_RANKS = 4096  # of a timeline: its table of who sent how much to whom has a place for each pair
-Steps = Generator[Iterable[Pending], None, None]
 
 
-class Strand:
-    """A row of steps that one rank takes: `clock` is where it has come to."""
-
-    def __init__(self, rank: int, at: float, own: bool) -> None:
-        self.rank, self.clock, self.own = rank, at, own  # own: the rank's program, not something beside it
-        self.steps: Steps
-        self.pending: list[Pending] = []
-        self.unknown = 0  # how many of them nobody knows the time of yet
-        self.done = Pending()
-
-
-class Player:
+class Player(Events):
     """Let time pass. `play` below is all that others need."""
 
     def __init__(self, cluster: Cluster, ranks: int, played: Iterable[int], flows: bool = True) -> None:
+        super().__init__(ranks, ticks=not cluster.background)
         self.cluster, self.flows, self.played = cluster, flows, set(played)
         self.timeline = Timeline(ranks if ranks <= MOST_RANKS else len(self.played))
         self.sent: Counter[tuple[int, int]] = Counter()  # bytes, by source and destination
         self.nodes = cluster.places(ranks)
         self.crowding = cluster.crowding(ranks)
-        self.events: list[tuple[float, bool, int, Strand]] = []
-        self.number = count()
-        self.strands: list[Strand] = []
-        self.busy = [0.0] * ranks  # until when each rank computes
         self.free: dict[Hashable, float] = {}  # from when on each port is free
         self.arrivals: dict[Hashable, deque[float]] = {}  # of messages that nobody has asked for yet
         self.expected: dict[Hashable, deque[Pending]] = {}
         self.meetings: dict[Hashable, list[Pending]] = {}
         self.held = [0] * ranks
-
-    # ---- strands
-
-    def start(self, rank: int, at: float, steps: Callable[[Strand], Steps], own: bool = False) -> Strand:
-        """Begin a strand: it goes as far as it can at once."""
-        strand = Strand(rank, at, own)
-        strand.steps = steps(strand)
-        self.strands.append(strand)
-        self.go_on(strand)
-        return strand
-
-    def push(self, strand: Strand, at: float) -> None:
-        """Let a strand go on at a time. Of several on one rank its program comes last: ticks come first."""
-        heapq.heappush(self.events, (at, strand.own, next(self.number), strand))
-
-    def run(self) -> None:
-        """Take one event after another. ValueError if some strand never comes to its end."""
-        while self.events:
-            now, _, _, strand = heapq.heappop(self.events)
-            if not self.cluster.background and self.busy[strand.rank] > now:
-                self.push(strand, self.busy[strand.rank])
-                continue
-            strand.clock = now
-            self.go_on(strand)
-        stuck = [strand for strand in self.strands if strand.done.at is None]
-        if stuck:
-            waits = "; ".join(
-                f"rank {strand.rank} waits for {', '.join(p.what for p in strand.pending if p.at is None)}"
-                for strand in stuck[:4]
-            )
-            raise ValueError(f"these programs cannot come to their end: {waits}")
-
-    def go_on(self, strand: Strand) -> None:
-        """Take a strand's steps until it has to wait."""
-        while True:
-            pending = next(strand.steps, None)
-            if pending is None:
-                self.complete(strand.done, strand.clock)
-                return
-            strand.pending = list(pending)
-            unknown = [p for p in strand.pending if p.at is None]
-            for p in unknown:
-                p.waiter = strand
-            strand.unknown = len(unknown)
-            if unknown:
-                return
-            at = max((p.at or 0.0 for p in strand.pending), default=strand.clock)
-            if at > strand.clock:
-                self.push(strand, at)
-                return
-
-    def complete(self, pending: Pending, at: float) -> None:
-        """Say when something is complete, and let who waits for it go on then."""
-        pending.at = at
-        strand = pending.waiter
-        if strand is not None:
-            strand.unknown -= 1
-            if not strand.unknown:
-                self.push(strand, max(strand.clock, *(p.at or 0.0 for p in strand.pending)))
 
     # ---- messages
 
@@ -267,7 +178,7 @@ class Player:
                     self.sent[rank, dest] += nbytes
                 yield (self.meet(strand, len(here), act.tag, cost.seconds(act, self.cluster, comm.nodes)),)
             nbytes = act.n * act.itemsize
-            span = Span(rank, "flight", act.operation, began, strand.clock, bytes=nbytes)
+            span = Span(rank, FLIGHT, act.operation, began, strand.clock, bytes=nbytes)
             self.timeline.spans.append(span)
 
         return steps

@@ -9,20 +9,17 @@ of the two was done stands in the timeline's facts. Servers are where all worker
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from minidist.plan import sent, traffic
-from minidist.plan.acts import Act
 from minidist.plan.cluster import Cluster
 from minidist.plan.simulate import play
 from minidist.simulate.costs import Costs
 from minidist.simulate.imagine import Imagination
 from minidist.simulate.program import Program
-from minidist.simulate.syncing import serve
-from minidist.sync.parameter_server import ParameterServer
+from minidist.simulate.serving import serving
 from minidist.trace.timeline import Timeline
 from minidist.train.forecast import forecast
 from minidist.train.setup import Setup
@@ -66,18 +63,6 @@ def messages(job: Imagination, setup: Setup) -> int:
     """Count what a rank sends in a step."""
     lines = forecast(job.options, job.dataset, setup)[0].lines
     return traffic.total(sent.by_purpose(lines).values()).messages
-
-
-def serving(job: Imagination, setups: list[Setup], server: int, costs: Costs, steps: int) -> Iterator[Act]:
-    """Give the acts of a server."""
-    parts = []
-    for setup in setups:
-        assert isinstance(setup.sync, ParameterServer)
-        own = setup.sync.parts[server]
-        parts.append([(part.stop - part.start) * bucket.group.dtype.itemsize for bucket, part in own])
-    lockstep, slots = setups[0].sync.lockstep, {"sgd": 1, "adamw": 2}[job.options.optimizer]
-    members = tuple(range(job.arrangement.workers, job.ranks))
-    return serve(parts, job.arrangement.axes["data"], steps, costs, slots, members, lockstep)
 
 
 def repeat(timeline: Timeline, size: int, replicas: int) -> None:

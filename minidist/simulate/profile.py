@@ -40,10 +40,11 @@ LONG = 1 << 22  # bytes
 
 def measure(options: argparse.Namespace, examples: int) -> dict[str, Any]:
     """Measure on two ranks, for microbatches of so many examples."""
-    return launch(_on_rank, 2, options, examples)[0]
+    return launch(on_rank, 2, options, examples)[0]
 
 
-def _on_rank(comm: Communicator, options: argparse.Namespace, examples: int) -> dict[str, Any]:
+def on_rank(comm: Communicator, options: argparse.Namespace, examples: int) -> dict[str, Any]:
+    """Measure on one of two ranks."""
     dataset = data.load(options.data, options.data_dir)
     model = declare_model(options, dataset, seed=0)
     inputs = as_model_input(dataset.train_inputs[:examples], options.dtype)

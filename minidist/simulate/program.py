@@ -33,7 +33,7 @@ Done = tuple[int, int, int]  # (microbatch, chunk, piece): a backward
 
 
 class Program:
-    """One rank's acts. reads: which weights each piece reads, for ZeRO's stage 3 (`plan/zero.py`)."""
+    """One rank's acts."""
 
     def __init__(self, options: argparse.Namespace, dataset: Dataset, setup: Setup, costs: Costs) -> None:
         self.options, self.dataset, self.setup, self.costs = options, dataset, setup, costs
@@ -142,7 +142,7 @@ class Program:
             yield from self.fetch(self.reads[piece].forward if self.reads else ())
             yield from self.split_layers(piece, n, forward=True)
             yield Compute(
-                "forward", "stage", self.costs.forward(self.model, piece, n), m, chunk, self.name(piece)
+                "forward", "stage", self.costs.forward(self.model, piece, n), m, chunk, f"piece {piece}"
             )
             if self.tensor and piece == self.count - 1 and splits.classes_are_split(self.model):
                 for count in (1, 2):
@@ -158,7 +158,7 @@ class Program:
             seconds = self.costs.backward(self.model, piece, n)
             if not both:
                 seconds -= self.costs.weights_part(self.model, piece, n)
-            yield Compute("backward", "stage", seconds, m, chunk, self.name(piece))
+            yield Compute("backward", "stage", seconds, m, chunk, f"piece {piece}")
             yield from self.split_layers(piece, n, forward=False)
             if both:
                 yield from self.ready(m, chunk, piece)
@@ -249,7 +249,3 @@ class Program:
     def tag(self, m: int, stage: int, gradient: bool, number: int) -> tuple[Any, ...]:
         """Say what a message of the pipeline is."""
         return ("gradient" if gradient else "activation", m, "for stage", stage, "in", self.step, number)
-
-    def name(self, piece: int) -> str:
-        """Name a piece by its number."""
-        return f"piece {piece}"

@@ -8,13 +8,13 @@ Tags name a collective by its communicator and its number there, as the collecti
 
 import argparse
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 
 from minidist.comm import Communicator
 from minidist.comm.shared_memory import memory_for
 from minidist.nn.flat import Bucket
 from minidist.plan.acts import Act, Collect, Compute, Receive, Send, Wait
-from minidist.plan.syncs import ANSWER, NOTE
+from minidist.plan.syncs import NOTE
 from minidist.plan.zero import QUESTION
 from minidist.simulate.costs import Costs
 from minidist.sync import partial
@@ -208,50 +208,3 @@ class Syncing:
                 comm = self.mesh.comm(axis)
                 n, itemsize = group.weights.size, group.dtype.itemsize
                 yield from self.collectives.now("broadcast", comm, n, itemsize, "weights")
-
-
-def serve(
-    parts: Sequence[Sequence[int]],
-    replicas: int,
-    steps: int,
-    costs: Costs,
-    slots: int,
-    servers: tuple[int, ...],
-    lockstep: bool,
-) -> Iterator[Act]:
-    """Give a server's acts. parts: of each worker, the bytes of what is here of each of its buckets.
-
-    Without lockstep it takes the workers in turn: among equal ones that is the order in which they come.
-    """
-    everybody = range(len(parts))
-
-    def heard(worker: int, step: int) -> Iterator[Act]:
-        for number in range(len(parts[worker])):
-            yield Receive(worker, ("note", step, number))
-            yield Receive(worker, ("part", step, number))
-        yield Receive(worker, ("push", step))
-        yield Receive(worker, ("pull", step))
-
-    def updated(nbytes: int) -> Act:
-        return Compute("update", "server", costs.update(nbytes, slots))
-
-    def answered(worker: int, step: int) -> Iterator[Act]:
-        yield Send(worker, ANSWER, ("version", step))
-        for number, nbytes in enumerate(parts[worker]):
-            yield Send(worker, nbytes, ("weights", step, number))
-
-    for step in range(steps):
-        if lockstep:
-            for worker in everybody:
-                yield from heard(worker, step)
-            yield updated(sum(map(sum, parts)) // replicas)
-            if len(servers) > 1:
-                yield Collect("all_reduce", servers, 1, 8, ("norm", "servers", step))
-                yield Wait(("norm", "servers", step))
-            for worker in everybody:
-                yield from answered(worker, step)
-        else:
-            for worker in everybody:
-                yield from heard(worker, step)
-                yield updated(sum(parts[worker]))
-                yield from answered(worker, step)
