@@ -14,7 +14,9 @@ from minidist.simulate.costs import Costs
 from minidist.simulate.imagine import imagine
 from minidist.simulate.job import simulate
 from minidist.split.schedule_times import peak_live
-from minidist.trace.timeline import Timeline
+from minidist.split.schedule_times import simulate as times
+from minidist.split.schedules import SCHEDULES, with_messages
+from minidist.trace.timeline import COMPUTES, Timeline
 from minidist.train.forecast import forecast
 from minidist.train.holdings import kept
 from minidist.train.options import parse
@@ -73,8 +75,27 @@ def test_every_rank_sends_and_holds_what_is_foretold(ranks, text, devices):
         assert played.memory[rank][0] == (0, held)
 
 
-@pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("naive", 1)])
-def test_pipelines_take_and_hold_what_their_formulas_say(schedule, chunks):
+@pytest.mark.parametrize("schedule", ["naive", "gpipe", "1f1b", "interleaved"])
+def test_a_played_schedule_is_the_drawn_one(schedule):
+    chunks = 2 if schedule == "interleaved" else 1
+    text = f"--mode pipeline --schedule {schedule} --microbatches 4 --hidden 8,8,8,8,8"
+    whole = job(3, text, FREE)
+    played = simulate(whole, FREE, UNIT)
+    rule = SCHEDULES["1f1b" if schedule == "interleaved" else schedule]
+    drawn = times([with_messages(rule, 3, rank, 4, chunks) for rank in range(3)])
+    pieces = 6 // (3 * chunks)  # in each chunk, and each takes 1
+    for rank, rows in enumerate(drawn.ranks):
+        starts = [start * pieces for start, _, _ in rows]
+        computed = sorted(
+            span.start for span in played.spans if span.rank == rank and span.kind in COMPUTES[:2]
+        )
+        assert computed[:1] == starts[:1]
+        assert set(starts) <= set(computed)
+    assert played.stop == drawn.end * pieces
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "naive"])
+def test_pipelines_take_and_hold_what_their_formulas_say(schedule):
     stages, microbatches = 3, 5
     text = f"--mode pipeline --schedule {schedule} --microbatches {microbatches} --hidden 8,8"
     whole = job(stages, text, FREE)
