@@ -7,8 +7,8 @@
     "ph": "s", "f"     an arrow from a send to its receive, of one id; each is drawn at the span around its ts
     "ph": "C"          a curve: the memory of each rank
 
-Each rank has one track, and under it as many as it takes for what was in flight at the same time. Whatever the events
-do not hold stands in otherData, so that `read` gives the timeline back.
+Each rank has one track, and below those of all ranks as many as it takes for what was in flight at the same time.
+Whatever the events do not hold stands in otherData, so that `read` gives the timeline back.
 
 Google, "Trace Event Format", 2016.
 """
@@ -21,8 +21,9 @@ from typing import Any
 
 from minidist.trace.timeline import FLIGHT, Flow, Span, Timeline
 
-PROCESS = 1
-TRACKS = 100  # thread ids of rank r begin at r * TRACKS + 1
+PROCESS = 100
+# Thread ids: rank + 1, and from here on for what is in flight, so many for each rank.
+FLIGHTS, LANES = 10_000, 100
 # Names of colours that chrome://tracing reserves; Perfetto chooses by the name of the span.
 COLOURS = {
     "forward": "thread_state_running",
@@ -34,7 +35,7 @@ COLOURS = {
     "idle": "grey",
     FLIGHT: "thread_state_runnable",
 }
-ARGUMENTS = ("kind", "step", "microbatch", "chunk", "layer", "bytes", "peer")
+ARGUMENTS = ("kind", "name", "step", "microbatch", "chunk", "layer", "bytes", "peer")
 
 
 def write(timeline: Timeline, path: str | Path) -> None:
@@ -55,14 +56,14 @@ def read(path: str | Path) -> Timeline:
         timeline.sent[source, dest] = nbytes
     arrows: dict[int, dict[str, Any]] = {}
     for event in plain["traceEvents"]:
-        rank, time = (event["tid"] - 1) // TRACKS, event.get("ts", 0.0) / 1e6
+        rank, time = _rank_of(event["tid"]), event.get("ts", 0.0) / 1e6
         if event["ph"] == "X":
             facts = dict(event["args"])
             timeline.spans.append(
                 Span(
                     rank,
                     facts.pop("kind"),
-                    event["name"],
+                    facts.pop("name"),
                     time,
                     round(event["ts"] + event["dur"], 3) / 1e6,
                     **facts,
@@ -87,20 +88,17 @@ def to_events(timeline: Timeline) -> list[dict[str, Any]]:
     names = [_name("process_name", 1, timeline.facts.get("command", "minidist"))]
     spans: list[dict[str, Any]] = []
     for rank in range(timeline.ranks):
-        main = rank * TRACKS + 1
-        names += [_name("thread_name", main, f"rank {rank}"), _order(main)]
+        names += _track(rank + 1, f"rank {rank}")
         own = [span for span in timeline.spans if span.rank == rank]
-        spans += [_span(span, main) for span in own if span.kind != FLIGHT]
-        lanes: list[float] = []  # until when each track is taken
+        spans += [_span(span, rank + 1) for span in own if span.kind != FLIGHT]
+        lanes: list[float] = []  # until when each is taken
         for span in sorted((span for span in own if span.kind == FLIGHT), key=lambda span: span.start):
             lane = next((lane for lane, until in enumerate(lanes) if until <= span.start), len(lanes))
-            lanes[lane : lane + 1] = [span.stop]
-            spans.append(_span(span, main + 1 + min(lane, TRACKS - 2)))
+            if lane < LANES:  # more at the same time cannot be drawn
+                lanes[lane : lane + 1] = [span.stop]
+                spans.append(_span(span, FLIGHTS + rank * LANES + lane))
         for lane in range(len(lanes)):
-            names += [
-                _name("thread_name", main + 1 + lane, f"rank {rank} in flight"),
-                _order(main + 1 + lane),
-            ]
+            names += _track(FLIGHTS + rank * LANES + lane, f"rank {rank} in flight")
     spans.sort(key=lambda event: (event["ts"], -event["dur"]))
     return names + spans + _arrows(timeline) + _curves(timeline)
 
@@ -109,14 +107,13 @@ def _name(what: str, tid: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "pid": PROCESS, "tid": tid, "name": what, "args": {"name": name}}
 
 
-def _order(tid: int) -> dict[str, Any]:
-    return {
-        "ph": "M",
-        "pid": PROCESS,
-        "tid": tid,
-        "name": "thread_sort_index",
-        "args": {"sort_index": tid},
-    }
+def _track(tid: int, name: str) -> list[dict[str, Any]]:
+    order = {"ph": "M", "pid": PROCESS, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}}
+    return [_name("thread_name", tid, name), order]
+
+
+def _rank_of(tid: int) -> int:
+    return tid - 1 if tid < FLIGHTS else (tid - FLIGHTS) // LANES
 
 
 def _us(seconds: float) -> float:
@@ -131,18 +128,27 @@ def _span(span: Span, tid: int) -> dict[str, Any]:
         "tid": tid,
         "ts": start,
         "dur": round(stop - start, 3),
-        "name": span.name,
+        "name": _shown(span),
         "cat": span.kind,
         "cname": COLOURS[span.kind],
         "args": {name: value for name in ARGUMENTS if (value := getattr(span, name)) is not None},
     }
 
 
+def _shown(span: Span) -> str:
+    """Say in the box what it is; Perfetto colours by this, but for a number at its end."""
+    if span.kind == "idle":
+        return "idle"
+    if span.microbatch is not None and span.name == span.kind:
+        return f"{span.name} {span.microbatch}"
+    return span.name
+
+
 def _arrows(timeline: Timeline) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     for number, flow in enumerate(timeline.flows, 1):
         about = {"pid": PROCESS, "cat": "message", "name": flow.name or "message", "id": number}
-        source, dest = flow.source * TRACKS + 1, flow.dest * TRACKS + 1
+        source, dest = flow.source + 1, flow.dest + 1
         events.append(
             {"ph": "s", "tid": source, "ts": _us(flow.sent), **about, "args": {"bytes": flow.bytes}}
         )
@@ -155,7 +161,7 @@ def _curves(timeline: Timeline) -> list[dict[str, Any]]:
         {
             "ph": "C",
             "pid": PROCESS,
-            "tid": rank * TRACKS + 1,
+            "tid": rank + 1,
             "ts": _us(time),
             "name": f"rank {rank} memory",
             "args": {"bytes": nbytes},

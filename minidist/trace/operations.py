@@ -34,7 +34,7 @@ class Operations:
         self._flying: dict[int, Row] = {}  # by the request's id: its start
         self._depth = 0  # of waits in waits
         self._since: float | None = None  # the last thing that moved before this rank became idle
-        self._idle_from = self._idle_until = 0.0
+        self._idle_from = 0.0
         self._waits_for: tuple[str, int | None] = ("", None)
         self._where = recorder.where()  # of the operation that is waited for
         for name in ("start", "wait", "advance", "idle"):
@@ -49,7 +49,8 @@ class Operations:
         nbytes = math.prod(facts["shape"]) * facts["dtype"].itemsize if "shape" in facts else None
         peer = facts.get("peer", -1)
         world = request.communicator.members[peer] if peer >= 0 else None
-        request.steps = self._followed(request.steps)
+        if request.communicator.size > 1:
+            request.steps = self._followed(request.steps)
         began = self.clock()
         self._start(request)
         now = self.clock()
@@ -85,27 +86,23 @@ class Operations:
             spans.pop()
             del self._flying[key]
             began = row[2]
-        where = row[4:8] if row else self.recorder.where()
+        step, microbatch, chunk, layer = self.recorder.where()
+        nbytes = peer = None
+        if row is not None:
+            microbatch, chunk, layer, nbytes, peer = row[5:]
+        where = step, microbatch, chunk, layer
         outer, self._where = self._where, where
         self._depth += 1
         try:
             self._wait(request)
         finally:
             self._depth -= 1
-            self._end_idle()
+            now = self.clock()
+            if self._since is not None:
+                self._end_idle(now)
             self._where = outer
-            nbytes, peer = row[8:] if row else (None, None)
-            spans.append(
-                (
-                    "communication",
-                    request.operation,
-                    began,
-                    self.clock(),
-                    *where,
-                    nbytes or _bytes(request),
-                    peer,
-                )
-            )
+            nbytes = nbytes or _bytes(request)
+            spans.append(("communication", request.operation, began, now, *where, nbytes, peer))
 
     def advance(self) -> bool:
         """Move what is in flight."""
@@ -115,6 +112,8 @@ class Operations:
         began = self.clock()
         if not self._advance():
             return False
+        if self._since is not None:
+            self._end_idle(began)
         now = self.clock()
         for request in running:
             if request.done and (row := self._flying.pop(id(request), None)):
@@ -127,22 +126,20 @@ class Operations:
         return True
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:
-        """Let time pass; nothing has moved since `since`."""
-        if since != self._since:
-            self._end_idle()
-            self._since, self._idle_from = since, self.clock()
+        """Let time pass; nothing has moved since `since`. Called often, so it looks at the clock only when that is new."""
+        if since is not self._since:
+            now = self.clock()
+            if self._since is not None:
+                self._end_idle(now)
+            self._since, self._idle_from = since, now
             peer = request.pending[0].peer if request.pending else None
             self._waits_for = request.operation, peer
         self._idle(progress, request, since)
-        self._idle_until = self.clock()
 
-    def _end_idle(self) -> None:
-        if self._since is not None:
-            operation, peer = self._waits_for
-            self.recorder.spans.append(
-                ("idle", operation, self._idle_from, self._idle_until, *self._where, None, peer)
-            )
-            self._since = None
+    def _end_idle(self, now: float) -> None:
+        operation, peer = self._waits_for
+        self.recorder.spans.append(("idle", operation, self._idle_from, now, *self._where, None, peer))
+        self._since = None
 
 
 def _bytes(request: Request) -> int | None:

@@ -22,6 +22,7 @@ Only the last MOST records are kept, so a long run takes no more memory. Read ne
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from bisect import bisect_right
@@ -39,6 +40,9 @@ from minidist.trace.messages import FollowedChannel, Messages
 from minidist.trace.operations import Operations
 
 MOST = 40_000  # records of each sort: some 2,000 steps of the mlp on digits, 300 of a pipeline with 8 microbatches
+MEMORY_EVERY = (
+    2e-3  # seconds at least between two looks at this process's memory, which take some microseconds
+)
 
 _OF_THE_CLASS = object()  # in place of a method that is no attribute of the object itself
 
@@ -70,6 +74,7 @@ class Recorder:
             tuple[int, int, str]
         ] = []  # (first node, one after the last, layer) of this step's forwards
         self._resident = _resident_memory()
+        self._look_again = -math.inf
         self._wrapped: list[tuple[Any, str, Any]] = []
         self._before: list[tuple[Any, str, Any]] = []  # what stood there
         self.messages = Messages(comm.size, most, clock)
@@ -119,8 +124,8 @@ class Recorder:
             result = inner(*arguments, **options)
             now = clock()
             spans.append((kind, kind, began, now, self.step, self.microbatch, self.chunk, None, None, None))
-            if self._resident is not None:
-                self.memory.append((now, self._resident()))
+            if now > self._look_again:
+                self._look_at_memory(now)
             self.microbatch, self.chunk = outer
             return result
 
@@ -184,6 +189,11 @@ class Recorder:
             return result
 
         self.wrap(replica, "walk", walk)
+
+    def _look_at_memory(self, now: float) -> None:
+        self._look_again = now + MEMORY_EVERY
+        if self._resident is not None:
+            self.memory.append((now, self._resident()))
 
     def _through_layers(self, numbers: list[int], times: list[float]) -> None:
         """Join the nodes of one layer that backward has taken one after another, and write the layer down."""
