@@ -126,7 +126,7 @@ class Operations:
         return True
 
     def idle(self, progress: Progress, request: Request, since: float) -> None:
-        """Let time pass; nothing has moved since `since`. Called often, so it looks at the clock only when that is new."""
+        """Let time pass; nothing has moved since `since`. It comes often: the clock is read only when that is new."""
         if since is not self._since:
             now = self.clock()
             if self._since is not None:
