@@ -18,7 +18,7 @@ import pytest
 
 from minidist.launch import mpiexec
 
-OPTIONS = ["--epochs", "60", "--hidden", "64,32", "--every", "5", "--quiet"]
+OPTIONS = ["--epochs", "120", "--hidden", "64,32", "--every", "5", "--quiet"]
 CASES = {
     "data": ([], 20),
     "zero": (["--zero", "2"], 5),
@@ -79,7 +79,7 @@ def test_a_training_that_is_killed_again_and_again_ends_with_the_same_weights(ca
     job = start(tmp_path / "killed", options)
     done = 0
     while done < kills and job.poll() is None:
-        time.sleep(rng.uniform(0.1, 2.5) * starting)
+        time.sleep(rng.uniform(0.1, 2.0) * starting)
         if alive := ranks(tmp_path / "killed"):
             os.kill(rng.choice(alive), signal.SIGKILL)
             done += 1

@@ -88,7 +88,10 @@ class Injected:
         start = {
             "mpiexec": [mpiexec.find_mpiexec(), "-n", str(RANKS), sys.executable],
             "launch": [sys.executable, "-m", "minidist.launch", "-n", str(RANKS)],
+            "function": [sys.executable],
         }[launcher]
+        if launcher == "function":
+            program[0] = str(PROGRAM.with_name("from_a_function.py"))
         environment = {
             **os.environ,
             "INJECT": inject,
@@ -158,7 +161,7 @@ def test_whatever_fails_ends_all_and_says_why_first_and_once(launcher, kind, whe
     if kind == "exit0" and (where == "exit" or ranks != "2"):
         assert (code, said) == (0, [])  # that is no failure
         return
-    if kind == "exit0" and where == "collective" and ranks != "2":
+    if kind == "exit0" and where in ("collective", "checkpoint") and ranks != "2":
         return  # they may all have been at the same one, or some waited for others
     before_mpi = where in ("import", "start")
     if before_mpi and ranks != "2" and "exit" in kind:
@@ -183,6 +186,29 @@ def test_whatever_fails_ends_all_and_says_why_first_and_once(launcher, kind, whe
         assert len([line for line in said if re.search(CAUSE[kind], line)]) <= 1 + 2 * (kind == "segfault"), (
             "\n".join(said)
         )
+
+
+@pytest.mark.parametrize("where", ["forward", "collective"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "exit0"])
+def test_what_fails_in_a_function_ends_all_ranks_and_is_raised(kind, where, tmp_path):
+    code, said = Injected("function", f"{kind} {where} 2", tmp_path).wait()
+    assert code == 1, said
+    words = {
+        "exit3": "sys.exit(3)",
+        "kill": "was killed (SIGKILL)",
+        "os_exit0": "rank 2",
+        "os_exit3": "exit code 3",
+    }
+    words |= {
+        "term": "sys.exit(143)",
+        "segfault": "SIGSEGV",
+        "interrupt": "KeyboardInterrupt",
+        "memory": "MemoryError",
+    }
+    assert re.match(f"rank {0 if kind == 'term' else 2} of {RANKS} on mpi: ", said[0]), (
+        said
+    )  # SIGTERM stops all alike
+    assert words.get(kind, "ValueError: injected") in said[0], said
 
 
 @pytest.mark.parametrize("launcher", ["mpiexec", "launch"])

@@ -169,6 +169,13 @@ def _os_exit(status: int) -> NoReturn:
     _os_exit_itself(status)
 
 
+def leave_deaths_to_parent() -> None:
+    """Let os._exit and SIGTERM do what they do by themselves: who started these ranks looks for it, and tells it."""
+    os._exit = _os_exit_itself
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _terminated(number: int, frame: FrameType | None) -> None:
     """Take the place of what SIGTERM does by itself; a second one is not waited for."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -159,9 +159,10 @@ class Ranks:
 
     def serve_mpi(self) -> None:
         """Be one rank of an MPI world: every call gets a new communicator of its first ranks."""
-        from minidist.comm import guard, world
+        from minidist.comm import guard, leaving, world
 
         everyone = world()
+        leaving.leave_deaths_to_parent()
         self.redirect(everyone.rank)
         self.ready(everyone.rank)
         comm = None
