@@ -43,9 +43,12 @@ def over_replica(mesh: Mesh, squares: float) -> float:
     return math.sqrt(squares)
 
 
-def counted_here(mesh: Mesh, group: Group) -> bool:
-    """Say whether this rank counts a group: of those that hold the same copy, the first one does."""
-    return all(mesh.comm(axis).rank == 0 for axis in group.repeated)
+def counted_here(mesh: Mesh, group: Group, shared_out: Sequence[str] = ()) -> bool:
+    """Say whether this rank counts a group: of those that hold the same copy, the first one does.
+
+    shared_out: axes along which ranks keep shards instead of copies (ZeRO): each counts its own.
+    """
+    return all(mesh.comm(axis).rank == 0 for axis in group.repeated if axis not in shared_out)
 
 
 def update(

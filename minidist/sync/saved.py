@@ -13,7 +13,7 @@ import numpy as np
 
 from minidist.checkpoint import Piece, pieces_of, placement_of
 from minidist.comm import Mesh
-from minidist.nn.flat import Entry, Group
+from minidist.nn.flat import Bucket, Entry, Group
 from minidist.optim import Optimizer
 from minidist.sync.clipping import counted_here
 
@@ -53,6 +53,15 @@ def other_vectors(
     """List vectors of a group's size, by slot."""
     writes = turn(mesh, group) if alike else counted_here(mesh, group)
     yield from pieces_of(group, slice(0, group.weights.size), vectors, writes)
+
+
+def shard_vectors(
+    mesh: Mesh, bucket: Bucket, piece: slice, vectors: Mapping[str, np.ndarray]
+) -> Iterator[Piece]:
+    """List vectors of the size of one piece of a bucket, by slot: what one rank alone has."""
+    start = bucket.region.start
+    region = slice(start + piece.start, start + piece.stop)
+    yield from pieces_of(bucket.group, region, vectors, counted_here(mesh, bucket.group, bucket.group.axes))
 
 
 def places(group: Group, part: slice) -> list[tuple[str, dict[str, Any]]]:

@@ -38,14 +38,14 @@ import numpy as np
 
 from minidist import _kernels as kernels
 from minidist.autograd import Parameter
-from minidist.checkpoint import Found, Piece, State, pieces_of
+from minidist.checkpoint import Found, Piece, State
 from minidist.comm import Communicator, Mesh, Request
 from minidist.comm.arrays import cut
 from minidist.nn.flat import Bucket, Group, cut_into_buckets, nowhere
 from minidist.optim import Optimizer
 from minidist.sync import clipping
 from minidist.sync.data_parallel import BYTES_PER_BUCKET
-from minidist.sync.saved import other_vectors, slots_of
+from minidist.sync.saved import other_vectors, shard_vectors, slots_of
 from minidist.sync.seam import InOrder, Sync, start_equal
 from minidist.sync.zero_weights import FetchedWeights
 
@@ -208,11 +208,6 @@ class Zero(Sync):
         for request in requests:
             request.wait()
 
-    def _counts(self, group: Group) -> bool:
-        """Say whether this rank counts its shards of a group: nobody else has them, or it is the first who does."""
-        copies = [axis for axis in group.repeated if axis not in group.axes]
-        return all(self.mesh.comm(axis).rank == 0 for axis in copies)
-
     def _norm(self, squares: Sequence[float]) -> float:
         """Give the norm of the model's gradient from the sums of squares of this rank's shards.
 
@@ -220,7 +215,8 @@ class Zero(Sync):
         """
         counted = 0.0
         for shard, square in zip(self.shards, squares, strict=True):
-            if self._counts(shard.bucket.group):
+            group = shard.bucket.group
+            if clipping.counted_here(self.mesh, group, group.axes):
                 counted += square
         total = self.mesh.everyone.all_reduce(np.array(counted, np.float64), purpose="control")
         return math.sqrt(total)
@@ -232,12 +228,10 @@ class Zero(Sync):
             if self.stage < 3 or not group.trainable:
                 pieces += other_vectors(self.mesh, group, {"weights": group.weights})
         for number, shard in enumerate(self.shards):
-            group, start = shard.bucket.group, shard.bucket.region.start
             vectors = slots_of(self.optimizer, number)
             if self.stage == 3:
                 vectors["weights"] = shard.weights
-            region = slice(start + shard.piece.start, start + shard.piece.stop)
-            pieces += pieces_of(group, region, vectors, self._counts(group))
+            pieces += shard_vectors(self.mesh, shard.bucket, shard.piece, vectors)
         return State(pieces, {"optimizer steps": self.optimizer.steps})
 
     def restore(self, found: Found) -> None:

@@ -92,8 +92,10 @@ class FetchedWeights:
         shard.bucket.lend_weights(memory)
 
     def forget(self) -> None:
-        """Let go of the bucket that was read last: the shards were changed. No rank may be fetching meanwhile."""
-        if self.here is not None:
+        """Let go of all weights that were fetched: the shards were changed. No rank may be fetching meanwhile."""
+        if self.whole:
+            self.open()
+        elif self.here is not None:
             self.here.bucket.lend_weights(None)
             self.here = None
 
