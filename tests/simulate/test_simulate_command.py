@@ -78,7 +78,7 @@ def test_every_rank_sends_and_holds_what_is_foretold(ranks, text, devices):
 @pytest.mark.parametrize("schedule", ["naive", "gpipe", "1f1b", "interleaved"])
 def test_a_played_schedule_is_the_drawn_one(schedule):
     chunks = 2 if schedule == "interleaved" else 1
-    text = f"--mode pipeline --schedule {schedule} --microbatches 4 --hidden 8,8,8,8,8"
+    text = f"--mode pipeline --schedule {schedule} --microbatches 4 --hidden 64,64,64,64,64"
     whole = job(3, text, FREE)
     played = simulate(whole, FREE, UNIT)
     rule = SCHEDULES["1f1b" if schedule == "interleaved" else schedule]
