@@ -5,6 +5,7 @@
     # ranks: 2 4 8                                       how many ranks to try; this is the default
     # left: 1                                            ranks that have finished and are waited for
     # prints: n * 2                                      what the student wants to see on rank 0
+    # detector: deadlock                                 what finds it, where that does not follow from the kind
     comm.recv(theirs, partner)  # <- rank 0, (others)    who stands at this line when it is found
 
 A program without `# fault:` is correct: it must print what it promises, and nobody may say a word about it. Ranks are
@@ -25,7 +26,7 @@ from pathlib import Path
 from minidist.errors import UserError
 
 RANKS = (2, 4, 8)
-HEADER = re.compile(r"^# (fault|ranks|left|prints|repeat): (.+)$", re.MULTILINE)
+HEADER = re.compile(r"^# (fault|ranks|left|prints|repeat|detector): (.+)$", re.MULTILINE)
 MARK = re.compile(r"# <- (.+)$")
 
 

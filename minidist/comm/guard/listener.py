@@ -222,7 +222,8 @@ def verdicts(hub: Any, long: bool) -> dict[int, Exception]:
     """
     if not long and set(hub.waiting) != hub.living:
         return {}
-    never = set(hub.waiting) | {rank for rank in range(len(hub.threads)) if rank not in hub.living}
+    left = {rank for rank in range(len(hub.threads)) if rank not in hub.living and guard.is_on(guard.LEFT)}
+    never = set(hub.waiting) | left
     for request in hub.waiting.values():  # quickly: it mostly is not
         if any(not p.done and (p.peer is None or p.peer in never) for p in request.pending):
             break

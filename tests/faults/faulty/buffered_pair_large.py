@@ -1,6 +1,7 @@
 """Exchange a million numbers with a partner: both send first."""
 
 # fault: buffered send
+# detector: deadlock
 import numpy as np
 
 from minidist.comm import world

@@ -1,6 +1,7 @@
 """Sum large arrays around a ring, everyone sending to the right first."""
 
 # fault: buffered send
+# detector: deadlock
 import numpy as np
 
 from minidist.comm import world
