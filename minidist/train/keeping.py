@@ -101,7 +101,7 @@ class Keeping:
                 say("no checkpoint yet: begun again")
             return
         found = self.directory.find()
-        refuse_another_training(found, self.facts, self.directory)
+        refuse_another_training(found, self.facts)
         losses, norms = found.extra("losses"), found.extra("norms")
         sync.restore(found)
         self.begun, self.losses, self.norms = found.step, losses.tolist(), norms.tolist()
@@ -214,9 +214,7 @@ def facts(
     }
 
 
-def refuse_another_training(
-    found: checkpoint.Found, now: dict[str, Any], directory: checkpoint.Directory
-) -> None:
+def refuse_another_training(found: checkpoint.Found, now: dict[str, Any]) -> None:
     """Raise UserError if what was begun is not what goes on now, by name and with both values."""
     then = found.facts
     differing = []
