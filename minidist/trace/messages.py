@@ -38,7 +38,9 @@ class Messages:
         self.sends: deque[End] = deque(maxlen=most)
         self.receives: deque[End] = deque(maxlen=most)
         self.clock = clock
-        self.on = False
+        self.on = False  # whether bytes are counted
+        self.noting = False  # whether messages are written down
+        self.over = False  # whether none will be any more, so that they need no numbers
         # Of point-to-point messages, how many there were of each communicator, tag and peer. A collective has a
         # channel of its own, and counts there.
         self.numbers: dict[Any, int] = {}
@@ -49,11 +51,11 @@ class Messages:
         self.sent[:] = 0
         self.sends.clear()
         self.receives.clear()
-        self.on = True
+        self.on = self.noting = True
 
     def arrived(self, coming: list[tuple[Key, int, str]]) -> None:
         """Write down that these have come."""
-        if self.on:
+        if self.noting:
             now = self.clock()
             self.receives.extend([(now, *one) for one in coming])
 
@@ -93,19 +95,25 @@ class FollowedChannel(Channel):
 
     def receive(self, buffer: np.ndarray, source: int) -> TransportRequest:
         """Start to receive; the operation hears when it has come (`operations.py`)."""
-        self.messages.coming.append((self._key(source, self.comm.rank), buffer.nbytes, self.purpose))
+        if not self.messages.over:
+            key = self._key(source, self.comm.rank)
+            if self.messages.noting:
+                self.messages.coming.append((key, buffer.nbytes, self.purpose))
         return super().receive(buffer, source)
 
     def receive_message(self, source: int, place: Place) -> Steps:
         """Receive, and write it down."""
         array, sender = yield from super().receive_message(source, place)
-        self.messages.arrived([(self._key(sender, self.comm.rank), array.nbytes, self.purpose)])
+        if not self.messages.over:
+            self.messages.arrived([(self._key(sender, self.comm.rank), array.nbytes, self.purpose)])
         return array, sender
 
     def _sent(self, dest: int, nbytes: int) -> None:
-        key = self._key(self.comm.rank, dest)
-        if self.messages.on:
-            self.messages.sends.append((self.messages.clock(), key, nbytes, self.purpose))
+        messages = self.messages
+        if not messages.over:
+            key = self._key(self.comm.rank, dest)
+            if messages.noting:
+                messages.sends.append((messages.clock(), key, nbytes, self.purpose))
 
     def _key(self, source: int, dest: int) -> Key:
         """Name the next message between two ranks of this channel."""

@@ -42,6 +42,7 @@ def recording(recorder: Recorder | None, what: Setup | Server) -> Iterator[None]
         yield
         return
     if isinstance(what, Server):
+        recorder.mark_steps(what, "_push", times=what.link.workers)
         for stock in what.stocks.values():
             recorder.mark(stock.optimizer, "update", "update")
     else:
@@ -83,6 +84,7 @@ def show(options: argparse.Namespace, timeline: Timeline | None, result: dict[st
         **{name: result[name] for name in ("mode", "mesh", "sync", "servers", "model", "transport")},
         losses=result["loss_history"],
         seconds=result["seconds"],
+        of_steps=result["steps"],
     )
     if options.trace is not None:
         write_whole(options.trace, "--trace", lambda path: chrome.write(timeline, path))
