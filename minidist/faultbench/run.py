@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from minidist.faultbench.judge import HUNG, Run
+from minidist.faultbench.judge import Run
 from minidist.faultbench.programs import Program
 from minidist.launch import mpiexec
 
@@ -148,16 +148,22 @@ def in_use() -> set[str]:
 def what_mpi4py_does(program: Program, n: int, limit: float = 6.0) -> str:
     """Run a program on plain mpi4py, by `plain.py` beside the programs; say in a word or two what comes of it."""
     plain = program.path.parents[1] / "plain.py"
-    options = ["-n", str(n), "--timeout", str(limit), str(plain), str(program.path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "minidist.launch", *options],
-        env=mpiexec.outside_any_job(),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode == HUNG:
-        return "hangs"
-    if done.returncode != 0:
+    command = [mpiexec.find_mpiexec(), "-n", str(n), sys.executable, str(plain), str(program.path)]
+    with tempfile.TemporaryDirectory(prefix="faultbench-", ignore_cleanup_errors=True) as name:
+        job = subprocess.Popen(
+            command,
+            env=mpiexec.environment(Path(name)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, _ = job.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            mpiexec.end(job, set())
+            return "hangs"
+    if job.returncode != 0:
         return "crashes"
-    wanted, printed = program.prints(n), done.stdout.strip().removeprefix(f"[rank {n - 1}] ")
+    wanted, printed = program.prints(n), out.strip()
     return "says nothing" if wanted is None or printed == wanted else "wrong numbers"
