@@ -23,6 +23,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import ctypes
 import faulthandler
 import json
 import os
@@ -51,6 +52,7 @@ WINDOW = 0.2  # seconds in which ranks that fail together hear of each other
 GRACE = 0.5  # seconds that a message of a rank that has left may still be under way ...
 LOOKS = 50  # ... and how often we must have looked for it: a process that was stopped has not looked
 NAP = 2e-3  # seconds
+PR_SET_PDEATHSIG = 1  # of prctl(2): a signal that comes when the parent ends
 FORWARDING = 0.1  # seconds for mpiexec to pass on what we wrote: it drops what it has not read at an Abort
 
 _world: MPI.Intracomm | None = None  # None: not installed
@@ -86,6 +88,8 @@ def install(world: MPI.Intracomm) -> None:
         signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     ):
         signal.signal(signal.SIGTERM, _terminated)
+    if sys.platform == "linux":  # whoever started this rank may be killed, and then nobody would end it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     atexit.register(farewell)
     os.register_at_fork(after_in_child=_forget)
     faulthandler.enable()

@@ -104,6 +104,7 @@ def start(
 
     with_us: run in mpiexec's process before it begins: `end_with_parent`, or nothing.
     """
+    remove_directories_of_the_dead(directory)
     with open(directory / "mpiexec", "wb") as said:
         return subprocess.Popen(
             [find_mpiexec(), "-n", str(n), "sh", "-c", ON_EACH_RANK, str(directory), *program],
@@ -114,6 +115,18 @@ def start(
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for us: we end the job in our own order
         )
+
+
+def remove_directories_of_the_dead(directory: Path) -> None:
+    """Note whose directory this is, and remove those beside it whose owner was killed before it could do so."""
+    with contextlib.suppress(OSError):  # no Linux
+        numbers = os.readlink("/proc/self/ns/pid")  # in which process numbers mean something
+        (directory / "owner").write_text(f"{os.getpid()} {numbers}")
+        for owner in directory.parent.glob("minidist-*/owner"):
+            with contextlib.suppress(OSError, ValueError):  # another user's, or just being written
+                pid, where = owner.read_text().split()
+                if where == numbers and not Path("/proc", pid).exists():
+                    shutil.rmtree(owner.parent, ignore_errors=True)
 
 
 def end_with_parent() -> None:
