@@ -1,6 +1,6 @@
 """Is a simulated step as long as a real one? Real trainings on 2, 4 and 8 ranks beside the simulator, in one run.
 
-    python benchmarks/simulated.py [--only pipe] [--steps 5]
+    python benchmarks/simulated.py [--only pipe] [--sleep 0.02]
 
 On 2 ranks the gpt is trained as it is, and the simulator takes its times from a profile that is measured just before.
 On 4 and 8 ranks, which have no core for each here, every layer of an mlp sleeps for so long per example instead of
@@ -32,7 +32,6 @@ from minidist.train import __main__ as training
 from minidist.train import setup
 from minidist.train.options import parse
 
-FORWARD = 5e-3  # seconds for each example and layer; backward takes twice that
 LAYERS = "--hidden " + ",".join(["256"] * 15) + " --batch"  # four buckets of gradients
 measured: dict[tuple[int, float, str], dict[str, Any]] = {}
 
@@ -71,6 +70,8 @@ def sleep_instead(seconds: float) -> None:
     class Sleepy(MLP):
         def apply(self, number: int, x: Any) -> Tensor:
             y = super().apply(number, x)
+            if not y.requires_grad:  # to evaluate
+                return y
             time.sleep(seconds * len(y.data))
 
             def backward(g: np.ndarray) -> np.ndarray:
@@ -99,7 +100,10 @@ def main() -> None:
     """Run all lines and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument(
-        "--steps", type=int, default=2, help="of those that sleep; ten times as many of the others"
+        "--steps", type=int, default=1, help="of those that sleep; twenty times as many of the others"
+    )
+    parser.add_argument(
+        "--sleep", type=float, default=2e-2, help="seconds forward for each example and layer (0.02)"
     )
     parser.add_argument("--only", default="", help="run only the lines that contain this text")
     own = parser.parse_args()
@@ -109,11 +113,11 @@ def main() -> None:
         for ranks, text in lines:
             if own.only not in text:
                 continue
-            sleeping = 0.0 if "computing" in group else FORWARD
+            sleeping = 0.0 if "computing" in group else own.sleep
             costs, cluster, job = prepared(ranks, text, sleeping)
-            steps = own.steps if sleeping else 10 * own.steps
+            steps = own.steps if sleeping else 20 * own.steps
             played = simulate(job, cluster, costs, steps).facts["seconds_per_step"]
-            result = launch(train, ranks, f"{text} --steps {steps} --quiet", sleeping)[0]
+            result = launch(train, ranks, f"{text} --steps {steps} --quiet", sleeping, timeout=120)[0]
             rows.append((ranks, text.split(LAYERS)[0].strip(), result["seconds"] / steps, played))
         print(f"| | **{group}** | | | | |")
         places = [sorted(range(len(rows)), key=lambda i, column=column: rows[i][column]) for column in (2, 3)]
