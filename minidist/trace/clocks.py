@@ -9,6 +9,7 @@ also go at different speeds (a few parts in a million): they are compared before
 lies on a straight line.
 
 Mills, "Internet Time Synchronization: The Network Time Protocol", IEEE Trans. Communications, 1991, section 4.
+Read next: `gather.py`.
 """
 
 from __future__ import annotations

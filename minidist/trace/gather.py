@@ -3,6 +3,7 @@
     every rank    its rows on rank 0's clock ---> JSON ---> rank 0     spans, flows (a send and its receive), bytes
 
 Where a recording was too long for some rank's memory, the steps that all ranks still have in full are kept.
+Read next: `chrome.py`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 A `FollowedChannel` takes the place of `comm.channel.Channel`, through which all operations send and receive. So the
 messages inside a collective are followed like those that a program sends itself. What is read and written in shared
-memory is counted as the counters do (`comm/shared_memory.py`), and is no message.
+memory is counted as the counters do (`comm/shared_memory.py`), and is no message. Read next: `clocks.py`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@
 
 All operations of all communicators go through the rank's one `comm.progress.Progress`: `start`, `wait`, `advance` and
 the transport's `idle`, which is called only while nothing moves. These four are wrapped (`Recorder.wrap`).
+Read next: `messages.py`.
 """
 
 from __future__ import annotations
