@@ -54,7 +54,7 @@ def one_rank(recorder: Recorder) -> dict[str, Any]:
         "flights": moved(list(recorder.flights)),
         "sends": ends(list(messages.sends)),
         "receives": ends(list(messages.receives)),
-        "sent": messages.sent.tolist(),
+        "sent": messages.sent,
         "memory": [[there(time), nbytes] for time, nbytes in recorder.memory],
         "began": there(recorder.began),
         "clock": {

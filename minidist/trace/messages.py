@@ -34,7 +34,7 @@ class Messages:
     """What this rank has sent and received. sent: payload bytes to each rank of the world."""
 
     def __init__(self, ranks: int, most: int, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.sent = np.zeros(ranks, np.int64)
+        self.sent = [0] * ranks
         self.sends: deque[End] = deque(maxlen=most)
         self.receives: deque[End] = deque(maxlen=most)
         self.clock = clock
@@ -46,9 +46,14 @@ class Messages:
         self.numbers: dict[Any, int] = {}
         self.coming: list[tuple[Key, int, str]] = []  # started, and not yet taken by their operation
 
+    def channel(self, comm: Core, tag: int, purpose: str, payload_tag: int | None = None) -> Channel:
+        """Make a channel for one operation."""
+        kind = CountedChannel if self.over else FollowedChannel
+        return kind(self, comm, tag, purpose, payload_tag)
+
     def begin(self) -> None:
         """Begin to write down; the numbers go on."""
-        self.sent[:] = 0
+        self.sent[:] = [0] * len(self.sent)
         self.sends.clear()
         self.receives.clear()
         self.on = self.noting = True
@@ -60,19 +65,18 @@ class Messages:
             self.receives.extend([(now, *one) for one in coming])
 
 
-class FollowedChannel(Channel):
-    """A channel that writes down what passes through it."""
+class CountedChannel(Channel):
+    """A channel that adds up what goes to which rank."""
 
     def __init__(
         self, messages: Messages, comm: Core, tag: int, purpose: str, payload_tag: int | None = None
     ) -> None:
         super().__init__(comm, tag, purpose, payload_tag)
         self.messages = messages
-        self._numbers = messages.numbers if payload_tag is not None else {}
 
     def count(self, dest: int, nbytes: int, messages: int = 1) -> None:
         """Count, and add to what went to `dest`."""
-        super().count(dest, nbytes, messages)
+        self.comm.count(self.purpose, nbytes, messages)
         if self.messages.on:
             self.messages.sent[self.comm.members[dest]] += messages * nbytes
 
@@ -82,6 +86,16 @@ class FollowedChannel(Channel):
         for rank, member in enumerate(self.comm.members):
             if rank != self.rank and self.messages.on:
                 self.messages.sent[member] += 2 * nbytes
+
+
+class FollowedChannel(CountedChannel):
+    """A channel that also writes down each message that passes through it."""
+
+    def __init__(
+        self, messages: Messages, comm: Core, tag: int, purpose: str, payload_tag: int | None
+    ) -> None:
+        super().__init__(messages, comm, tag, purpose, payload_tag)
+        self._numbers = messages.numbers if payload_tag is not None else {}
 
     def send(self, array: np.ndarray, dest: int) -> TransportRequest:
         """Send, and write it down."""

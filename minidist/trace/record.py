@@ -17,9 +17,9 @@ A rank's main track has spans that lie in one another as the calls do; at each m
     | layers.0 | layers.1| layers.1      | layers.0       |
                                             | all_reduce |                     communication, and idle in it
 
-Looking and writing takes some 2 us a time, which is a tenth of a small model's step. So only the first STEPS steps are
-written down, then the wrappers go and the run is as fast as ever (bytes are counted to the end); and of very long steps
-the last MOST records are kept. Read next: `operations.py`.
+Looking and writing takes some 2 us a time, up to a quarter of a small model's step. So only the first STEPS steps
+are written down; then the wrappers go, and bytes alone are counted to the end. Of very long steps the last MOST records
+are kept. Read next: `operations.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -39,16 +38,14 @@ from minidist.autograd.backward import newest_first
 from minidist.comm import Communicator
 from minidist.comm.channel import Channel
 from minidist.trace.clocks import Moment, compare_clocks
-from minidist.trace.messages import FollowedChannel, Messages
+from minidist.trace.messages import Messages
 from minidist.trace.operations import Operations
 
-STEPS = 20
+STEPS = 10
 MOST = 40_000  # records of each sort
 MEMORY_EVERY = (
     2e-3  # seconds at least between two looks at this process's memory, which take some microseconds
 )
-
-_OF_THE_CLASS = object()  # in place of a method that is no attribute of the object itself
 
 # (kind, name, start, stop, step, microbatch, chunk, layer, bytes, peer): a Span without its rank
 Row = tuple[str, str, float, float, int | None, int | None, int | None, str | None, int | None, int | None]
@@ -87,13 +84,13 @@ class Recorder:
         self._before: list[tuple[Any, str, Any]] = []  # what stood there
         self.messages = Messages(comm.size, most, clock)
         self.operations = Operations(self)
-        comm.new_channel = partial(FollowedChannel, self.messages)
+        comm.new_channel = self.messages.channel
 
     def __enter__(self) -> Recorder:
         """Compare clocks, and begin; a collective."""
         self.moments.append(compare_clocks(self.comm, self.clock))
         for owner, name, wrapper in self._wrapped:
-            self._before.append((owner, name, vars(owner).get(name, _OF_THE_CLASS)))
+            self._before.append((owner, name, _own(owner, name)))
             setattr(owner, name, wrapper)
         self.messages.begin()
         self.began = self.clock()
@@ -112,10 +109,10 @@ class Recorder:
         self.ended = self.clock()
         self.messages.noting, self.messages.over = False, True
         for owner, name, own in reversed(self._before):
-            if own is _OF_THE_CLASS:
-                vars(owner).pop(name, None)
-            else:
+            if own is not None:
                 setattr(owner, name, own)
+            elif _own(owner, name) is not None:
+                delattr(owner, name)
         self._before.clear()
         self._wrapped.clear()
 
@@ -229,6 +226,15 @@ class Recorder:
             layer, began, low, high = None, now, number, number + 1
             if index >= 0 and number < self._ranges[index][1]:
                 low, high, layer = self._ranges[index]
+
+
+def _own(owner: Any, name: str) -> Any:
+    """Give what the object itself has by this name; None if it has it of its class.
+
+    Not by vars(owner): Python would keep the object's attributes in a slower way from then on.
+    """
+    found = getattr(owner, name)
+    return None if getattr(found, "__func__", found) is getattr(type(owner), name, None) else found
 
 
 def _resident_memory() -> Callable[[], int] | None:

@@ -176,7 +176,7 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
     add(
         "--trace",
         metavar="PATH",
-        help=rest("write what every rank did in the first 20 steps, for https://ui.perfetto.dev"),
+        help=rest("write what every rank did in the first 10 steps, for https://ui.perfetto.dev"),
     )
     add("--explain", action="store_true", help=rest("do not train: say who holds and sends what"))
     add(
