@@ -1,0 +1,8 @@
+"""Draw what ranks did, with matplotlib: `from minidist.trace import plot; plot.timeline(run)`.
+
+Read next: `timeline.py` here.
+"""
+
+from minidist.trace.plot.timeline import timeline
+
+__all__ = ["timeline"]
