@@ -16,7 +16,6 @@ from minidist.autograd import Tensor, ops
 from minidist.check.prepare import heard_by, prepared
 from minidist.check.record import Arrays, Record, Recorder
 from minidist.comm import Communicator
-from minidist.comm.core import Core
 from minidist.launch import RankFailed, launch
 from minidist.nn import Module
 
@@ -63,10 +62,7 @@ def _one_rank(comm: Communicator, program: Program, batches: Sequence[Batch], nu
 
 
 def _messages(comm: Communicator) -> int:
-    whole: Core = comm
-    while whole.parent is not None:
-        whole = whole.parent
-    return sum(messages for messages, _ in whole.counters.values())
+    return sum(messages for messages, _ in comm.root.counters.values())
 
 
 def _plain(value: Any) -> dict[str, float]:

@@ -159,16 +159,14 @@ class Communicator(PointToPoint):
     def _scratch(self, array: np.ndarray, op: str) -> staged.Scratch | None:
         """Give the scratch through which arrays are reduced; the first call, on all ranks at once, makes it."""
         if self._staged is False:
-            quiet = Communicator(self.endpoint, self.name)  # has counters of its own, which nobody reads
+            quiet = self.quiet()
             quiet.progress, quiet._collectives, quiet.key = self.progress, self._collectives, self.key
-            if (
-                self.listeners
-            ):  # what follows is no part of any call; so here they hear of the one that is made
-                quiet.listeners, facts = self.listeners, {"reduction": op}
+            if self.listeners:
+                # What follows is no part of any call; so here they hear of the one that is made.
+                quiet.listeners = self.listeners
+                call = "all_reduce", collectives.barrier, "control", array
                 try:
-                    quiet._now(
-                        quiet._collective, "all_reduce", collectives.barrier, "control", array, **facts
-                    )
+                    quiet._now(quiet._collective, *call, reduction=op)
                 finally:
                     quiet.listeners, self._collectives = [], quiet._collectives
             self._staged = staged.make_scratch(quiet)

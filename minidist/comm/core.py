@@ -10,7 +10,7 @@ Read `point_to_point.py` and `communicator.py` next: the operations themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from minidist.comm.progress import Progress, Request, Steps
 from minidist.comm.transport import Endpoint, TransportRequest
 
 ANY_SOURCE = -1  # for recv: whoever sends first
+Kind = TypeVar("Kind", bound="Core")
 PURPOSES = ("gradient", "activation", "weights", "control", "guard", "user")
 
 
@@ -32,9 +33,8 @@ class Core:
         self.endpoint, self.name, self.parent = endpoint, name, parent
         self.rank: int = endpoint.rank
         self.size: int = endpoint.size
-        self.key: tuple[object, ...] = (
-            parent.key if parent else ()
-        )  # equal on all its ranks, and nowhere else
+        # Equal on all its ranks, and on no other communicator.
+        self.key: tuple[object, ...] = parent.key if parent else ()
         self.members: tuple[int, ...] = endpoint.members  # world ranks, in the order of the ranks here
         self.nodes: tuple[int, ...] = endpoint.nodes  # of each rank here: which machine it is on
         self.transport: str = endpoint.transport  # "mpi" or "threads"
@@ -53,6 +53,18 @@ class Core:
 
     def __repr__(self) -> str:
         return f"<Communicator {self.name!r}: rank {self.rank} of {self.size}, {self.transport}>"
+
+    @property
+    def root(self) -> Core:
+        """The communicator that this one was split from in the beginning; maybe itself."""
+        return self if self.parent is None else self.parent.root
+
+    def quiet(self: Kind) -> Kind:
+        """Give the same ranks once more, without listeners, with counters and a progress of their own.
+
+        What is said there is no part of the program: nobody hears of it, and nobody counts it.
+        """
+        return type(self)(self.endpoint, self.name)
 
     @property
     def counters(self) -> dict[str, tuple[int, int]]:

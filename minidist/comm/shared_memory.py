@@ -55,9 +55,8 @@ class SharedMemory:
     def __init__(self, comm: Communicator, n: int, dtype: np.dtype) -> None:
         self.endpoint = comm.endpoint
         mine = np.array([[n, zlib.crc32(dtype.str.encode())]])
-        facts: dict[str, Any] = {"dtype": dtype, "shape": (n,)}
-        gather = comm._collective, "allocate_shared", lambda channel: all_gather(channel, mine), "control"
-        asked = comm._now(*gather, **facts)  # (ranks, 2)
+        call = "allocate_shared", lambda channel: all_gather(channel, mine), "control"
+        asked = comm._now(comm._collective, *call, dtype=dtype, shape=(n,))  # (ranks, 2)
         if n < 0 or (asked != asked[0]).any():
             raise MessageMismatch(
                 f"this rank asks for {n} numbers of {dtype}, the ranks for {asked[:, 0].tolist()}: "

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minidist.trace.clocks import compare_clocks, on_rank_0, quiet
+from minidist.trace.clocks import compare_clocks, on_rank_0
 from minidist.trace.messages import End
 from minidist.trace.record import Recorder, Row
 from minidist.trace.timeline import Flow, Span, Timeline
@@ -22,7 +22,7 @@ from minidist.trace.timeline import Flow, Span, Timeline
 def gather(recorder: Recorder) -> Timeline | None:
     """Give rank 0 the timeline of all ranks, the others None; a collective, after the recording has ended."""
     recorder.moments.append(compare_clocks(recorder.comm, recorder.clock))
-    line, tag = quiet(recorder.comm), recorder.comm.endpoint.largest_tag
+    line, tag = recorder.comm.quiet(), recorder.comm.endpoint.largest_tag
     own = one_rank(recorder)
     if line.rank:
         line.send(np.frombuffer(json.dumps(own).encode(), np.uint8), 0, tag)

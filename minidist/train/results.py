@@ -9,7 +9,6 @@ import numpy as np
 
 from minidist import data
 from minidist.comm import PURPOSES, Communicator
-from minidist.comm.core import Core
 from minidist.data import Dataset, loader
 from minidist.models import GPT
 from minidist.nn import Module
@@ -61,10 +60,8 @@ def sample(weights: dict[str, np.ndarray], dataset: Dataset, options: argparse.N
 
 def sent_so_far(comm: Communicator) -> np.ndarray:
     """Read this rank's counters of all its communicators: int64 of shape (purposes, 2), messages and bytes."""
-    whole: Core = comm
-    while whole.parent is not None:
-        whole = whole.parent
-    return np.array([whole.counters[purpose] for purpose in PURPOSES], np.int64)
+    counters = comm.root.counters
+    return np.array([counters[purpose] for purpose in PURPOSES], np.int64)
 
 
 def costs_of_all(comm: Communicator, in_steps: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:

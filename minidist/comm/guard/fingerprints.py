@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from minidist.comm.transport import TransportRequest
 
 LONGEST = 1024  # bytes of a fingerprint
-GRACE = (
-    2.0  # seconds that a rank which has seen a difference waits for the others, unless they can never come
-)
+# Seconds that a rank which has seen a difference waits for the others, unless they can never come.
+GRACE = 2.0
 BY_ROWS = ("all_gather", "gather", "all_to_all")  # row counts may differ
 OF_ROOT = ("broadcast", "scatter")  # only the root's array counts
 

@@ -38,13 +38,10 @@ if TYPE_CHECKING:
 
 PATIENCE = 0.02  # seconds that a rank waits before it looks for a deadlock, and between two looks for one
 NEEDED = 20  # looks of each rank without any movement: a message that is under way is seen at the next or the one after
-SETTLE = (
-    0.25  # seconds for ranks that still run to come to be stuck as well, so that the report is a whole one
-)
-SLOW, AGAIN = (
-    5.0,
-    30.0,
-)  # seconds of waiting for a rank that runs before it is named, and before it is named again
+# Seconds for ranks that still run to come to be stuck as well, so that the report is a whole one.
+SETTLE = 0.25
+# Seconds of waiting for a rank that runs before it is named, and before it is named again.
+SLOW, AGAIN = 5.0, 30.0
 
 
 class Guard(Listener):
@@ -62,7 +59,7 @@ class Guard(Listener):
         if comm.size > 1 and comm.transport == "mpi" and board is None:
             try:
                 # So that the program's own first collective has number 0.
-                quiet = type(comm)(comm.endpoint, comm.name)
+                quiet = comm.quiet()
                 quiet._collectives = len(comm.endpoint.collective_tags) // 2
                 self.board = Board(comm.endpoint.share(quiet, STRETCH), comm.rank)
             except NotShared:
@@ -81,7 +78,7 @@ class Guard(Listener):
             return None
         quiet = self._quiet.get(comm.key)
         if quiet is None:
-            quiet = self._quiet[comm.key] = type(self.comm)(comm.endpoint, comm.name)
+            quiet = self._quiet[comm.key] = comm.quiet()
         facts = (event.call, event.dtype, event.shape, event.reduction, event.root, event.counts, event.line)
         content = self._packed.get(facts)
         if content is None:

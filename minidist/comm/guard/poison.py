@@ -23,11 +23,8 @@ import numpy as np
 
 FIRST, MARKS = 0b1010_0101 << 14, 64  # no other NaN has such bits; 64 marks differ in a float16 too
 MANY = 1 << 16  # of an array that is larger, only some numbers are looked at
-_BITS = {
-    2: (np.uint16, 13),
-    4: (np.uint32, 0),
-    8: (np.uint64, -29),
-}  # bytes: (bits as, where the mark stands)
+# bytes: (bits as, where the mark stands)
+_BITS = {2: (np.uint16, 13), 4: (np.uint32, 0), 8: (np.uint64, -29)}
 
 
 def marks() -> Iterator[int]:
