@@ -33,8 +33,18 @@ def gather_bytes(comm: Communicator, mine: bytes) -> list[bytes] | None:
     """Give the first rank every rank's bytes, and the others None."""
     sizes = comm.all_gather(np.array([len(mine)]), purpose="control")
     joined = comm.gather(np.frombuffer(mine, np.uint8), purpose="control")
-    if joined is None:
-        return None
+    return None if joined is None else _cut(joined, sizes)
+
+
+def all_gather_texts(comm: Communicator, text: str, purpose: str = "control") -> list[str]:
+    """Give every rank every rank's text."""
+    mine = np.frombuffer(text.encode(), np.uint8)
+    sizes = comm.all_gather(np.array([len(mine)]), purpose=purpose)
+    return [piece.decode() for piece in _cut(comm.all_gather(mine, purpose=purpose), sizes)]
+
+
+def _cut(joined: np.ndarray, sizes: np.ndarray) -> list[bytes]:
+    """Cut what all ranks gave into what each of them gave."""
     return [piece.tobytes() for piece in np.split(joined, np.cumsum(sizes)[:-1])]
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from minidist.autograd import Tensor, no_grad
 from minidist.comm import Communicator
+from minidist.comm.texts import all_gather_texts
 from minidist.errors import UserError
 from minidist.nn import Group, Module
 from minidist.split.replica import Batch
@@ -27,7 +28,6 @@ from minidist.split.whole import Whole
 from minidist.sync.zero import Zero
 from minidist.train.setup import Setup
 
-ROOM = 512  # bytes for what one rank has found
 # (place in the order of computing, words)
 Finding = tuple[int, str]
 
@@ -153,9 +153,5 @@ def _named(module: Module, name: str) -> Iterator[tuple[str, Module]]:
 
 def _gather(comm: Communicator, found: Finding | None) -> list[tuple[Finding, int]]:
     """Give what the ranks have found, with their ranks in the world."""
-    room = np.zeros((1, ROOM), np.uint8)
-    text = json.dumps(found).encode()[:ROOM]
-    room[0, : len(text)] = np.frombuffer(text, np.uint8)
-    rows = comm.all_gather(room, purpose="control")
-    told = [json.loads(row.tobytes().rstrip(b"\0")) for row in rows]
+    told = [json.loads(text) for text in all_gather_texts(comm, json.dumps(found))]
     return [((what[0], what[1]), comm.members[rank]) for rank, what in enumerate(told) if what]

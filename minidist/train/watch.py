@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from minidist.comm import Communicator
+from minidist.comm.texts import all_gather_texts
 from minidist.errors import UserError
 from minidist.nn import Group
 from minidist.sync.zero import Zero
@@ -67,8 +68,7 @@ class Watch:
         everyone = self.setup.mesh.everyone
         if not int(everyone.all_reduce(np.array(len(findings)), purpose="guard")):
             return
-        told = everyone.all_gather(_room(findings[0] if findings else ""), purpose="guard")
-        texts = [bytes(row).rstrip(b"\0").decode() for row in told]
+        texts = all_gather_texts(everyone, findings[0] if findings else "", "guard")
         raise UserError(f"check after step {self.steps}: {next(text for text in texts if text)}")
 
     # ---- replicas
@@ -127,9 +127,8 @@ class Watch:
     def _ledger(self, whole: bool) -> Iterator[str]:
         """See that no row is read twice, and, when an epoch is over, that each was read."""
         comm = self.setup.mesh.comm("data")
-        reads = np.bincount(np.concatenate(self.rows), minlength=self.n).astype(
-            np.int32
-        )  # how often each row
+        # How often each row.
+        reads = np.bincount(np.concatenate(self.rows), minlength=self.n).astype(np.int32)
         total = comm.all_reduce(reads, purpose="guard")
         twice, never = np.flatnonzero(total > 1), np.flatnonzero(total == 0)
         if not twice.size and not (whole and never.size):
@@ -172,13 +171,6 @@ def _slice(vector: np.ndarray, start: int, size: int) -> np.ndarray:
 def _hash(array: np.ndarray) -> int:
     """Give a checksum: against accidents, which are what parts replicas, 32 bits will do, and they cost the least."""
     return zlib.crc32(np.ascontiguousarray(array).data)
-
-
-def _room(text: str) -> np.ndarray:
-    room = np.zeros((1, 512), np.uint8)
-    said = text.encode()[:512]
-    room[0, : len(said)] = np.frombuffer(said, np.uint8)
-    return room
 
 
 def _few(rows: Sequence[int] | np.ndarray) -> str:

@@ -10,7 +10,7 @@ from minidist.comm.threads import run_ranks
 from minidist.errors import UserError
 from minidist.sync.parameter_server import Link
 from minidist.sync.server import Server
-from minidist.train import mode_options
+from minidist.train import mode_options, nonfinite
 from minidist.train.__main__ import train
 from minidist.train.arrangement import arrange
 from minidist.train.keeping import Keeping
@@ -128,3 +128,11 @@ def test_a_replica_that_steps_on_its_own_says_it_before_its_gradient_reaches_the
     said = sentences(spoil_inputs, *mode)
     assert list(said) == [RANK]
     assert "the inputs (1 inf among" in said[RANK]
+
+
+@pytest.mark.ranks(3, transports=("threads",))
+def test_what_ranks_have_found_may_be_as_long_as_names_are(comm):
+    found = (comm.rank, "the weights " + "läyers." * 200) if comm.rank else None
+    assert nonfinite._gather(comm, found) == [
+        ((rank, "the weights " + "läyers." * 200), rank) for rank in (1, 2)
+    ]
