@@ -25,15 +25,7 @@ def row_keys(array: np.ndarray) -> list[bytes]:
 
 def named_modules(module: Module) -> Iterator[tuple[str, Module]]:
     """Yield a module and all below it, with dotted names; the root's is ''. Of a stage, those of its model."""
-    root = module.model if isinstance(module, Stage) else module
-
-    def below(prefix: str, one: Module) -> Iterator[tuple[str, Module]]:
-        yield prefix.rstrip("."), one
-        for name, part in one.parts():
-            if isinstance(part, Module):
-                yield from below(f"{prefix}{name}.", part)
-
-    return below("", root)
+    return (module.model if isinstance(module, Stage) else module).named_modules()
 
 
 def walk(value: Any, depth: int = 0, seen: set[int] | None = None) -> Iterator[Any]:

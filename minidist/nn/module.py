@@ -134,12 +134,16 @@ class Module:
         """List every parameter once, in order of first use."""
         return [parameter for _, parameter in self.named_parameters()]
 
+    def named_modules(self, name: str = "") -> Iterator[tuple[str, "Module"]]:
+        """Yield this module, whose name is given, and all below it, with dotted names."""
+        yield name, self
+        for own, part in self.parts():
+            if isinstance(part, Module):
+                yield from part.named_modules(f"{name}.{own}" if name else own)
+
     def modules(self) -> Iterator["Module"]:
         """Yield this module and all below it."""
-        yield self
-        for _, part in self.parts():
-            if isinstance(part, Module):
-                yield from part.modules()
+        return (module for _, module in self.named_modules())
 
     def initialize(self, seed: int | None = 0, dtype: Any = np.float32) -> "Module":
         """Draw all declared weights by their names; return the module itself.

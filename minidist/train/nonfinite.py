@@ -124,7 +124,7 @@ class _watched:
     """Within this context note the names of the modules whose outputs are not finite."""
 
     def __init__(self, model: Module, found: list[str]) -> None:
-        self.modules, self.found = [*_named(model, "")], found
+        self.modules, self.found = [*model.named_modules()], found
 
     def __enter__(self) -> None:
         for name, module in self.modules:
@@ -138,17 +138,10 @@ class _watched:
         def forward_and_look(*inputs: Any) -> Any:
             output = forward(*inputs)
             if isinstance(output, Tensor) and (what := describe(output.data)):
-                self.found.append(f"{name} ({what})")
+                self.found.append(f"{name or 'the model'} ({what})")
             return output
 
         return forward_and_look
-
-
-def _named(module: Module, name: str) -> Iterator[tuple[str, Module]]:
-    for own, part in module.parts():
-        if isinstance(part, Module):
-            yield from _named(part, f"{name}.{own}" if name else own)
-    yield name or "the model", module
 
 
 def _gather(comm: Communicator, found: Finding | None) -> list[tuple[Finding, int]]:
