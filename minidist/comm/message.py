@@ -50,5 +50,5 @@ def unpack(envelope: np.ndarray) -> tuple[Header, np.ndarray]:
     shape = struct.unpack_from(f"<{ndim}q", envelope.data, _FIXED.size)
     rest = envelope[_FIXED.size + 8 * ndim :]
     inline = nbytes if nbytes <= INLINE else 0
-    line = rest[inline:].tobytes().decode(errors="replace")
+    line = rest[inline:].tobytes().decode(errors="replace") if rest.size > inline else ""
     return Header(np.dtype(dtype.rstrip(b"\0").decode()), shape, nbytes, payload_tag, line), rest[:inline]

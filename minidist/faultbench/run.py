@@ -104,7 +104,8 @@ def listening(pid: int) -> int:
 @functools.cache
 def listening_for_mpi() -> int:
     """Count on how many sockets a rank listens that does nothing but start MPI: those are not ours."""
-    program = "from mpi4py import MPI; import os; from minidist.faultbench.run import listening; "
+    program = "import os; from minidist.comm.world import load_mpi, start_mpi; start_mpi(load_mpi()); "
+    program += "from minidist.faultbench.run import listening; "
     with tempfile.TemporaryDirectory(prefix="faultbench-") as name:
         path = Path(name, "start_mpi.py")
         path.write_text(f"{program}print(listening(os.getpid()))")

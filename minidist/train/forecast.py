@@ -92,12 +92,7 @@ def averages_before(steps: int, every: int, growth: float) -> int:
 
 def averages(steps: int, every: int, growth: float) -> int:
     """Count the averages of so many steps, with the one at the end for the steps behind the last."""
-    count = 0
-    for gap in gaps(every, growth):
-        if steps <= 0:
-            return count
-        steps, count = steps - gap, count + 1
-    return count
+    return averages_before(steps - 1, every, growth) + 1 if steps > 0 else 0
 
 
 def _gaps(options: argparse.Namespace) -> str:
