@@ -1,4 +1,4 @@
-"""What this machine offers: how many cores the ranks can really have.
+"""What this machine offers: how many cores the ranks can really have, and an end together with whoever started us.
 
 The number of cores in the machine is the wrong answer twice. A process may be bound to some of them
 (affinity), and a container may be given less time than its cores have (a cgroup quota: `docker run --cpus=2`
@@ -7,7 +7,11 @@ Read next: `random.py`, the other file that everything else may lean on.
 """
 
 import os
+import signal
+import sys
 from pathlib import Path
+
+PR_SET_PDEATHSIG = 1  # of prctl(2): a signal that comes when the parent ends
 
 
 def core_count(root: Path = Path("/")) -> int:
@@ -50,6 +54,14 @@ def cgroup_quota(root: Path = Path("/")) -> float:
             if len(limit) == 2 and limit[0] not in ("max", "-1"):
                 quota = min(quota, int(limit[0]) / int(limit[1]))
     return quota
+
+
+def end_with_parent() -> None:
+    """Let this process have a SIGTERM when the thread ends that started it, even by SIGKILL (Linux)."""
+    if sys.platform == "linux":
+        import ctypes  # takes a moment, and most programs never come here
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _read(path: Path) -> str:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
@@ -35,10 +34,12 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from minidist.comm import leftovers, stopping
+from minidist import leftovers
+from minidist.comm import stopping
 from minidist.comm.errors import CommError
 from minidist.comm.events import last_words, source_line, tell_all_ended
 from minidist.errors import UserError
+from minidist.machine import end_with_parent
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -52,7 +53,6 @@ WINDOW = 0.2  # seconds in which ranks that fail together hear of each other
 GRACE = 0.5  # seconds that a message of a rank that has left may still be under way ...
 LOOKS = 50  # ... and how often we must have looked for it: a process that was stopped has not looked
 NAP = 2e-3  # seconds
-PR_SET_PDEATHSIG = 1  # of prctl(2): a signal that comes when the parent ends
 FORWARDING = 0.1  # seconds for mpiexec to pass on what we wrote: it drops what it has not read at an Abort
 
 _world: MPI.Intracomm | None = None  # None: not installed
@@ -88,8 +88,7 @@ def install(world: MPI.Intracomm) -> None:
         signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     ):
         signal.signal(signal.SIGTERM, _terminated)
-    if sys.platform == "linux":  # whoever started this rank may be killed, and then nobody would end it
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    end_with_parent()  # whoever started this rank may be killed, and then nobody would end it
     atexit.register(farewell)
     os.register_at_fork(after_in_child=_forget)
     faulthandler.enable()

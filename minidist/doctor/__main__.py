@@ -32,6 +32,7 @@ ASKED_PATH = os.environ.pop("MINIDIST_KERNELS", "")
 
 import minidist  # noqa: E402
 from minidist import _kernels as kernels  # noqa: E402
+from minidist import leftovers  # noqa: E402
 from minidist.comm.world import launcher_facts, mpiexec_beside_python  # noqa: E402
 from minidist.doctor import findings as judge  # noqa: E402
 from minidist.doctor import speed  # noqa: E402
@@ -187,7 +188,7 @@ def try_mpiexec(path: str) -> Trial:
     """Start two ranks as a user would, and read what they say."""
     since = time.time()
     _, output, errors, timed_out = run([path, "-n", "2", sys.executable, "-c", SAY_WORLD])
-    launching.remove_stale_segments(since)  # ranks that fail leave their shared memory behind
+    leftovers.remove_since(since)  # ranks that fail leave their shared memory behind
     lines = output.splitlines()
     worlds = tuple(int(line.split()[1]) for line in lines if line.startswith("world "))
     rest = "\n".join(line for line in lines if not line.startswith("world "))

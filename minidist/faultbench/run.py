@@ -22,6 +22,7 @@ from pathlib import Path
 from minidist.faultbench.judge import Run
 from minidist.faultbench.programs import Program
 from minidist.launch import mpiexec
+from minidist.leftovers import in_use
 
 PATIENCE = 2.0  # seconds in which a job's last processes may end after it
 
@@ -130,20 +131,8 @@ def remains(mark: str, temporary: Path, before: set[str]) -> list[str]:
     names = in_shared_memory() - before
     while names and time.monotonic() < until:  # other jobs on this machine have theirs for a moment
         time.sleep(0.05)
-        names &= in_shared_memory() - in_use()
+        names &= in_shared_memory() - {Path(path).name for path in in_use()}
     return found + [f"/dev/shm/{name}" for name in sorted(names)]
-
-
-def in_use() -> set[str]:
-    """Give the names in shared memory that a living process has open."""
-    found: set[str] = set()
-    for pid, _, _ in mpiexec.processes():
-        try:
-            maps = Path(f"/proc/{pid}/maps").read_text()
-        except OSError:
-            continue
-        found |= {Path(line.split()[-1]).name for line in maps.splitlines() if "/dev/shm/" in line}
-    return found
 
 
 def what_mpi4py_does(program: Program, n: int, limit: float = 6.0) -> str:

@@ -22,12 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from minidist import leftovers
 from minidist.errors import UserError
 from minidist.launch import mpiexec, run_on_threads
 from minidist.launch.ending import Ending
 from minidist.launch.report import causes, explain
 from minidist.launch.stacks import ask_for_stacks, where
 from minidist.launch.terminal import Terminal
+from minidist.machine import end_with_parent
 
 GRACE = 0.5  # seconds in which MPI itself may end the job of a rank that has failed
 # Exit codes after which the same command would end the same way, or somebody wants it to have ended: 0, a wrong command
@@ -120,7 +122,7 @@ def run_on_mpi(given: argparse.Namespace, ending: Ending, restart: int) -> int:
                 pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not wait for the other side
                 pipes.register(pipe, selectors.EVENT_READ, (stream, rank))
         program = [sys.executable, *(["-m"] if given.module else []), *given.program]
-        job = mpiexec.start(given.n, directory, program, extra, mpiexec.end_with_parent)
+        job = mpiexec.start(given.n, directory, program, extra, end_with_parent)
         family: set[int] = set()
         limit, failed_at = time.monotonic() + (given.timeout or float("inf")), float("inf")
         try:
@@ -146,7 +148,7 @@ def run_on_mpi(given: argparse.Namespace, ending: Ending, restart: int) -> int:
         finally:
             if job.returncode != 0:
                 mpiexec.end(job, family)
-                mpiexec.remove_stale_segments(since)
+                leftovers.remove_since(since)
             pump(pipes, terminal, 0.0)
             terminal.close()
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from minidist import leftovers
 from minidist.launch import carry, mpiexec
 from minidist.launch.stacks import Frame, ask_for_stacks
 from minidist.launch.worker import write_whole
@@ -229,7 +230,7 @@ class Job:
         if not self.over:
             self.over = True
             mpiexec.end(self._process, self._family)
-            mpiexec.remove_stale_segments(self._since)
+            leftovers.remove_since(self._since)
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ Read next: `job.py`, which starts such a tree and keeps it for several calls.
 """
 
 import contextlib
-import ctypes
 import importlib.util
 import os
 import shutil
@@ -22,8 +21,6 @@ from typing import Any
 
 from minidist.errors import UserError
 
-PR_SET_PDEATHSIG = 1  # of prctl(2)
-SEGMENTS = ("mpich_shm_*", "ucx_shm_posix_*", "sm_segment.*")  # what MPIs name their shared memory
 HOW_TO_GET_MPI = (
     "install both with `pip install mpich mpi4py` (Linux, macOS, WSL2; on native Windows the mpich package is an "
     'empty stub, use WSL2), or run without MPI: transport="threads"'
@@ -102,7 +99,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start `program` on n ranks, in a session of its own; what mpiexec itself says goes to DIRECTORY/mpiexec.
 
-    with_us: run in mpiexec's process before it begins: `end_with_parent`, or nothing.
+    with_us: run in mpiexec's process before it begins: `machine.end_with_parent`, or nothing.
     """
     remove_directories_of_the_dead(directory)
     with open(directory / "mpiexec", "wb") as said:
@@ -127,12 +124,6 @@ def remove_directories_of_the_dead(directory: Path) -> None:
                 pid, where = owner.read_text().split()
                 if where == numbers and not Path("/proc", pid).exists():
                     shutil.rmtree(owner.parent, ignore_errors=True)
-
-
-def end_with_parent() -> None:
-    """Let this process have a SIGTERM when the thread ends that started it, even by SIGKILL (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def exit_codes(n: int, directory: Path) -> dict[int, int]:
@@ -213,27 +204,3 @@ def how_it_died(code: int) -> str:
         if name in words:
             return f"{words[name]} ({name})"
     return f"ended with exit code {code}" + (", but without a farewell (os._exit?)" if code == 0 else "")
-
-
-def remove_stale_segments(since: float) -> None:
-    """Remove the shared-memory files that an abnormal end leaves behind (MPICH: one, some MB, each time).
-
-    Only this user's, only those made after `since` (time.time()), and only if no process has them open.
-    """
-    candidates = []
-    for path in [path for name in SEGMENTS for path in Path("/dev/shm").glob(name)]:
-        with contextlib.suppress(FileNotFoundError):  # another job has just ended
-            if path.stat().st_uid == os.getuid() and path.stat().st_ctime >= since - 1:
-                candidates.append(path)
-    if not candidates:
-        return
-    in_use: set[str] = set()
-    for pid, _, _ in processes():
-        try:
-            in_use.update(line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
-            in_use.update(os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir())
-        except OSError:
-            continue  # it has just ended, or is another user's
-    for path in candidates:
-        if str(path) not in in_use:
-            path.unlink(missing_ok=True)

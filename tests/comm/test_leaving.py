@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from minidist.comm import leftovers
+from minidist import leftovers
 from minidist.errors import UserError
 from minidist.launch import mpiexec
 
