@@ -130,6 +130,7 @@ def run_on_mpi(given: argparse.Namespace, ending: Ending, restart: int) -> int:
                 pump(pipes, terminal, 0.05)
                 if time.monotonic() > limit:
                     explain_limit(given, directory, terminal)
+                    hang_up(pipes)  # what ranks say of the end that we are about to make of them is no news
                     return 124  # as timeout(1)
                 if ending.asked:
                     ending.hand_on(pids(given.n, directory), given.n)
@@ -150,7 +151,15 @@ def run_on_mpi(given: argparse.Namespace, ending: Ending, restart: int) -> int:
                 mpiexec.end(job, family)
                 leftovers.remove_since(since)
             pump(pipes, terminal, 0.0)
+            hang_up(pipes)
             terminal.close()
+
+
+def hang_up(pipes: selectors.BaseSelector) -> None:
+    """Listen to the ranks no more."""
+    for key in list(pipes.get_map().values()):
+        pipes.unregister(key.fd)
+        os.close(key.fd)
 
 
 def pump(pipes: selectors.BaseSelector, terminal: Terminal, patience: float) -> None:
