@@ -45,6 +45,11 @@ class Entry:
     size: int  # elements held here
     place: int  # its position in the whole model's order of completion, over all groups
 
+    def within(self, vector: np.ndarray, start: int) -> np.ndarray:
+        """Give what a stretch of the group's vectors, from element `start` on, has of this parameter."""
+        begin = self.offset - start
+        return vector[max(0, begin) : max(0, begin + self.size)]
+
 
 @dataclass(frozen=True)
 class Bucket:

@@ -4,6 +4,7 @@ seam.py             what a replica tells a sync while it computes: read this fir
 saved.py            what of a sync belongs into a checkpoint
 clipping.py         the norm of a gradient that is spread over ranks
 data_parallel.py    sum the gradients of all replicas in every step
+shard.py            what one rank owns of one bucket
 zero.py             the same, and nobody keeps what somebody else keeps (its third stage: zero_weights.py)
 partial.py          sum what the ranks of one replica have of a gradient, where replicas step on their own
 outer.py            a step along the averaged change of all replicas

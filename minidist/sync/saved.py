@@ -13,9 +13,10 @@ import numpy as np
 
 from minidist.checkpoint import Piece, pieces_of, placement_of
 from minidist.comm import Mesh
-from minidist.nn.flat import Bucket, Entry, Group
+from minidist.nn.flat import Entry, Group
 from minidist.optim import Optimizer
 from minidist.sync.clipping import counted_here
+from minidist.sync.shard import Shard
 
 
 def slots_of(optimizer: Optimizer, number: int) -> dict[str, np.ndarray]:
@@ -55,13 +56,10 @@ def other_vectors(
     yield from pieces_of(group, slice(0, group.weights.size), vectors, writes)
 
 
-def shard_vectors(
-    mesh: Mesh, bucket: Bucket, piece: slice, vectors: Mapping[str, np.ndarray]
-) -> Iterator[Piece]:
-    """List vectors of the size of one piece of a bucket, by slot: what one rank alone has."""
-    start = bucket.region.start
-    region = slice(start + piece.start, start + piece.stop)
-    yield from pieces_of(bucket.group, region, vectors, counted_here(mesh, bucket.group, bucket.group.axes))
+def shard_vectors(mesh: Mesh, shard: Shard, vectors: Mapping[str, np.ndarray]) -> Iterator[Piece]:
+    """List vectors of a shard's size, by slot: what one rank alone has."""
+    group = shard.bucket.group
+    yield from pieces_of(group, shard.region, vectors, counted_here(mesh, group, group.axes))
 
 
 def places(group: Group, part: slice) -> list[tuple[str, dict[str, Any]]]:

@@ -39,36 +39,17 @@ import numpy as np
 from minidist import _kernels as kernels
 from minidist.autograd import Parameter
 from minidist.checkpoint import Found, Piece, State
-from minidist.comm import Communicator, Mesh, Request
-from minidist.comm.arrays import cut
+from minidist.comm import Mesh, Request
 from minidist.nn.flat import Bucket, Group, cut_into_buckets, nowhere
 from minidist.optim import Optimizer
 from minidist.sync import clipping
 from minidist.sync.data_parallel import BYTES_PER_BUCKET
 from minidist.sync.saved import other_vectors, shard_vectors, slots_of
 from minidist.sync.seam import InOrder, Sync, start_equal
+from minidist.sync.shard import Shard
 from minidist.sync.zero_weights import FetchedWeights
 
 FLYING = 2  # buckets whose gradients are on their way: one is sent while the next one is written
-
-
-class Shard:
-    """This rank's piece of one bucket: what the optimizer updates here.
-
-    number: tells the bucket apart from the others of the same communicator, on all of its ranks alike.
-    """
-
-    trainable = True
-
-    def __init__(self, bucket: Bucket, comm: Communicator, number: int) -> None:
-        self.bucket, self.comm, self.number = bucket, comm, number
-        self.pieces = cut(bucket.size, comm.size)  # as equal as can be
-        self.piece = self.pieces[comm.rank]
-        self.weights = bucket.weights[self.piece]
-        self.gradients: np.ndarray | None = None  # after the reduce-scatter
-
-    def updated(self) -> None:
-        """Nothing to do: the groups are told when all ranks' shards are updated."""
 
 
 Flight = tuple[Shard, Request]  # whose sum is on its way
@@ -231,7 +212,7 @@ class Zero(Sync):
             vectors = slots_of(self.optimizer, number)
             if self.stage == 3:
                 vectors["weights"] = shard.weights
-            pieces += shard_vectors(self.mesh, shard.bucket, shard.piece, vectors)
+            pieces += shard_vectors(self.mesh, shard, vectors)
         return State(pieces, {"optimizer steps": self.optimizer.steps})
 
     def restore(self, found: Found) -> None:

@@ -27,16 +27,13 @@ Rajbhandari et al. 2020, section 5.3. Read next: `minidist/plan/zero.py`, which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minidist.autograd import Parameter
 from minidist.comm.shelf import Shelf
 from minidist.nn.flat import nowhere
-
-if TYPE_CHECKING:
-    from minidist.sync.zero import Shard
+from minidist.sync.shard import Shard
 
 
 class FetchedWeights:

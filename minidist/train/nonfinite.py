@@ -56,19 +56,17 @@ def search_backward(setup: Setup, batch: Batch) -> Finding | None:
         return found
     for group, start, vector in _updates(setup):
         for entry in group.layout:  # in the order of backward
-            here = vector[max(0, entry.offset - start) : max(0, entry.offset + entry.size - start)]
-            if what := describe(here):
+            if what := describe(entry.within(vector, start)):
                 return 2 + entry.place, f"the gradient of {entry.name} ({what})"
     return None
 
 
 def _updates(setup: Setup) -> Iterator[tuple[Group, int, np.ndarray]]:
     """Yield (group, where in it, what shows a gradient that is not finite)."""
-    if isinstance(
-        setup.sync, Zero
-    ):  # gradients are gone; but they have spoilt exactly the weights that were theirs
+    if isinstance(setup.sync, Zero):
+        # Gradients are gone; but they have spoilt exactly the weights that were theirs.
         for shard in setup.sync.shards:
-            yield shard.bucket.group, shard.bucket.region.start + shard.piece.start, shard.weights
+            yield shard.bucket.group, shard.region.start, shard.weights
         return
     for group in setup.groups:
         if group.gradients is not None:

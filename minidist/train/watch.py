@@ -78,7 +78,7 @@ class Watch:
         sync = self.setup.sync
         if isinstance(sync, Zero) and sync.stage == 3:
             for shard in sync.shards:
-                yield shard.bucket.group, shard.bucket.region.start + shard.piece.start, shard.weights
+                yield shard.bucket.group, shard.region.start, shard.weights
             return
         for group in self.setup.groups:
             yield group, 0, group.weights
@@ -99,7 +99,7 @@ class Watch:
 
     def _hashes(self) -> list[list[int]]:
         return [
-            [_hash(_slice(vector, entry.offset - start, entry.size)) for entry in group.layout]
+            [_hash(entry.within(vector, start)) for entry in group.layout]
             for group, start, vector in self._vectors()
         ]
 
@@ -162,10 +162,6 @@ def _apart(comm: Communicator, group: Group, each: list[int]) -> Iterator[str]:
         f"replicas are no longer equal: {group.layout[column].name} has hash {int(table[0, column]):08x} on rank "
         f"{comm.members[0]} and {int(table[rank, column]):08x} on rank {comm.members[rank]}"
     )
-
-
-def _slice(vector: np.ndarray, start: int, size: int) -> np.ndarray:
-    return vector[max(0, start) : max(0, start + size)]
 
 
 def _hash(array: np.ndarray) -> int:
