@@ -3,11 +3,11 @@
 One job of a few more ranks than most machines have cores is started, as a class would on its laptops. In it the first
 two ranks play ping-pong, and then all-reduce a vector, on two ranks and on four:
 
-    rank 0   |--- x -->|        |<-- x ---|        half of a round trip is what one message costs
-    rank 1             |--------|                  and in its middle, as rank 0 sees it, rank 1 read its clock
+    rank 0   |--- x -->|        |<-- x ---|        half of a round trip is what one message costs; and it says how
+    rank 1             |--------|                  far apart their clocks are (`trace/clocks.py`)
 
-Medians and minima over some milliseconds: enough to see what is wrong by a factor, too little to compare machines
-(`python -m minidist.bench comm` does that).
+Medians over some milliseconds: enough to see what is wrong by a factor, too little to compare machines (`python -m
+minidist.bench comm` does that).
 """
 
 import statistics
@@ -18,6 +18,7 @@ import numpy as np
 
 from minidist.comm import Communicator
 from minidist.launch import Job
+from minidist.trace.clocks import compare_clocks, one_way
 
 RANKS = 8
 ROUNDS = 200
@@ -53,26 +54,9 @@ def measure(ranks: int = RANKS) -> Speed:
 
 
 def ping_pong(comm: Communicator, nbytes: int) -> tuple[float, float]:
-    """Return the seconds of a message from rank 0 to rank 1, and by how much rank 1's clock is ahead."""
-    x, clock = np.zeros(nbytes, np.uint8), np.zeros(1)
-    trips, offsets = [], []
-    for _ in range(ROUNDS):
-        if comm.rank == 0:
-            sent = time.perf_counter()
-            comm.send(x, 1)
-            comm.recv(x, 1)
-            came = time.perf_counter()
-            comm.recv(clock, 1)
-            trips.append(came - sent)
-            offsets.append(float(clock[0]) - (sent + came) / 2)
-        else:
-            comm.recv(x, 0)
-            clock[0] = time.perf_counter()
-            comm.send(x, 0)
-            comm.send(clock, 0)
-    if comm.rank:
-        return 0.0, 0.0
-    return statistics.median(trips) / 2, offsets[int(np.argmin(trips))]  # the shortest trip says it best
+    """Return the seconds of a message one way, and by how much rank 1's clock is ahead of rank 0's."""
+    behind = np.array(compare_clocks(comm, lambda: time.perf_counter()).offset)
+    return one_way(comm, nbytes, ROUNDS), -float(comm.broadcast(behind, root=1))
 
 
 def all_reduce(comm: Communicator) -> float:

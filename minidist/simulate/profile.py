@@ -31,6 +31,7 @@ from minidist.nn import Module, flatten
 from minidist.plan.cluster import Cluster, Link
 from minidist.simulate.costs import Costs, operations
 from minidist.split.replica import whole_loss
+from minidist.trace.clocks import one_way
 from minidist.train.setup import as_model_input, build_optimizer, declare_model
 
 SIZES = ("model", "data", "dtype", "optimizer", "hidden", "layers", "width", "heads")
@@ -64,8 +65,8 @@ def on_rank(comm: Communicator, options: argparse.Namespace, examples: int) -> d
         "examples": len(inputs),
         "pieces": pieces,  # seconds forward, seconds backward, operations forward
         "update": _update(model, options),
-        "latency": _message(comm, 8, 200),
-        "bandwidth": LONG / _message(comm, LONG, 10),
+        "latency": one_way(comm, 8, 200),
+        "bandwidth": LONG / one_way(comm, LONG, 10),
     }
 
 
@@ -101,23 +102,6 @@ def _update(model: Module, options: argparse.Namespace) -> float:
         if group.gradients is not None:
             group.gradients[...] = 0
     return _median(lambda: (optimizer.step(), None)[1]) / sum(group.weights.nbytes for group in groups)
-
-
-def _message(comm: Communicator, nbytes: int, times: int) -> float:
-    """Give the seconds of a message one way."""
-    there, back, peer = np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8), 1 - comm.rank
-    seconds = []
-    for _ in range(times):
-        comm.barrier()
-        began = time.perf_counter()
-        if comm.rank == 0:
-            comm.send(there, peer)
-            comm.recv(back, peer)
-        else:
-            comm.recv(back, peer)
-            comm.send(there, peer)
-        seconds.append((time.perf_counter() - began) / 2)
-    return median(seconds)
 
 
 def load(path: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -14,6 +14,8 @@ Read next: `gather.py`.
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -54,6 +56,26 @@ def compare_clocks(comm: Communicator, clock: Callable[[], float], rounds: int =
         found.append(((back - sent) - (left - came), ((came - sent) + (left - back)) / 2, back))
     round_trip, offset, when = min(found)
     return Moment(when, 0.0 if abs(offset) <= round_trip / 2 else offset, round_trip)
+
+
+def one_way(comm: Communicator, nbytes: int, rounds: int) -> float:
+    """Give the median seconds of a message of so many bytes between rank 0 and rank 1, half of its way there and back.
+
+    A collective of these two.
+    """
+    there, back, peer = np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8), 1 - comm.rank
+    seconds = []
+    for _ in range(rounds):
+        comm.barrier()
+        began = time.perf_counter()
+        if comm.rank == 0:
+            comm.send(there, peer)
+            comm.recv(back, peer)
+        else:
+            comm.recv(back, peer)
+            comm.send(there, peer)
+        seconds.append((time.perf_counter() - began) / 2)
+    return statistics.median(seconds)
 
 
 def on_rank_0(moments: list[Moment], time: float) -> float:
