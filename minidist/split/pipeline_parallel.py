@@ -217,7 +217,7 @@ class PipelineParallel(Replica):
         parts: list[WeightPart] = []
         if y.requires_grad:  # unless this is the first stage, and all its parameters are frozen
             ready = partial(self._contributed, (m, chunk)) if self._last else None
-            parts = self.walk(y, above, defer, ready)
+            parts = self.walk(y, above, defer, ready, tick=self.tick)
         if here > 0:
             # An output that does not depend on the input gives no gradient, and the rank before is waiting for one.
             self._made[m, here - 1, True] = np.zeros_like(x.data) if x.grad is None else x.grad

@@ -85,13 +85,11 @@ class Replica:
         grad: np.ndarray | None = None,
         defer: Iterable[Parameter] = (),
         ready: Callable[[Parameter], None] | None = None,
+        *,
+        tick: Callable[[], None],
     ) -> list[WeightPart]:
-        """Go backward from `root`, free what is behind, and let what is on its way move meanwhile."""
-        return root.backward(grad, defer=defer, ready=ready, tick=self.tick, release=True)
-
-    def tick(self) -> None:
-        """Hear that one more node of the tape is done."""
-        self.sync.tick()
+        """Go backward from `root`, free what is behind; `tick` hears of each node of the tape that is done."""
+        return root.backward(grad, defer=defer, ready=ready, tick=tick, release=True)
 
     def begin(self) -> None:
         """Forget the gradients of the step before."""

@@ -53,7 +53,7 @@ class Whole(Replica):
 
     def backward(self, m: int, loss: Tensor, final: bool) -> None:
         """Add the gradients of piece number m; `final`: no further piece will add to them."""
-        self.walk(loss, ready=self.ready if final else None)
+        self.walk(loss, ready=self.ready if final else None, tick=self.sync.tick)
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Give the class that the model finds most likely for each target of these examples."""

@@ -188,9 +188,9 @@ class Recorder:
 
     def mark_walks(self, replica: Any) -> None:
         """Write down when backward passes through which layer: it takes nodes newest first, and ticks after each."""
-        inner, tick, clock = replica.walk, replica.tick, self.clock
+        inner, clock = replica.walk, self.clock
 
-        def walk(root: Any, *arguments: Any, **options: Any) -> Any:
+        def walk(root: Any, *arguments: Any, tick: Callable[[], None], **options: Any) -> Any:
             numbers = [] if root.node is None else [node.number for node in newest_first(root.node)]
             times = [clock()]
 
@@ -198,9 +198,7 @@ class Recorder:
                 tick()
                 times.append(clock())
 
-            replica.tick = ticking
-            result = inner(root, *arguments, **options)
-            del replica.tick
+            result = inner(root, *arguments, tick=ticking, **options)
             self._through_layers(numbers, times)
             return result
 
