@@ -1,6 +1,6 @@
 """Draw what ranks did, with matplotlib: `from minidist.trace import plot; plot.timeline(run)`.
 
-Read next: `timeline.py` here.
+Read next: `style.py`, then `timeline.py`.
 """
 
 from minidist.trace.plot.timeline import timeline

@@ -10,46 +10,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minidist.errors import UserError
+from minidist.trace.plot import style
+from minidist.trace.plot.style import LOOKS
 from minidist.trace.timeline import FLIGHT, Timeline
-
-# Okabe and Ito's colours, which colour-blind people tell apart, and a hatching for those who see none.
-LOOKS = {
-    "forward": ("#56B4E9", ""),
-    "backward": ("#E69F00", "///"),
-    "weights": ("#F0E442", "..."),
-    "update": ("#009E73", "xxx"),
-    "compute": ("#CC79A7", ""),
-    "communication": ("#999999", "|||"),
-    "idle": ("#FFFFFF", ""),
-}
-WIDTH, SMALLEST = 7.0, 9  # inches of a notebook's column; points
 
 
 def timeline(runs: Timeline | Sequence[Timeline]) -> Any:
     """Draw one run, or several below each other on one scale of time, and give the matplotlib figure."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError(
-            'pictures need matplotlib, which is not installed: pip install "minidist[plot]"'
-        ) from None
     several = [runs] if isinstance(runs, Timeline) else list(runs)
     height = sum(1.2 + 0.4 * run.ranks for run in several)
-    figure = Figure(figsize=(WIDTH, height), dpi=100, layout="constrained", facecolor="white")
+    figure = style.figure(height)
     all_axes = figure.subplots(len(several), squeeze=False, sharex=True)[:, 0]
     used: dict[str, Any] = {}
     for run, axes in zip(several, all_axes, strict=True):
         used |= _rows(axes, run)
     all_axes[0].set_xlim(0, max(run.stop - run.start for run in several) * 1e3 or 1)
-    all_axes[-1].set_xlabel("milliseconds", fontsize=SMALLEST)
+    all_axes[-1].set_xlabel("milliseconds", fontsize=style.TEXT)
     kinds = [kind for kind in LOOKS if kind in used]
     figure.legend(
         [used[kind] for kind in kinds],
         kinds,
         loc="outside lower center",
         ncols=4,
-        fontsize=SMALLEST,
+        fontsize=style.TEXT,
         frameon=False,
     )
     return figure
@@ -80,7 +63,7 @@ def _rows(axes: Any, run: Timeline) -> dict[str, Any]:
                 left + width / 2,
                 span.rank,
                 str(span.microbatch),
-                fontsize=SMALLEST,
+                fontsize=style.TEXT,
                 ha="center",
                 va="center",
                 bbox=box,
@@ -89,7 +72,7 @@ def _rows(axes: Any, run: Timeline) -> dict[str, Any]:
     axes.set_title(
         f"{name}  bubble: {run.bubble().mean():.0%} of the ranks' time".strip(), fontsize=11, loc="left"
     )
-    axes.set_yticks(range(run.ranks), [f"rank {rank}" for rank in range(run.ranks)], fontsize=SMALLEST)
+    axes.set_yticks(range(run.ranks), [f"rank {rank}" for rank in range(run.ranks)], fontsize=style.TEXT)
     axes.set_ylim(run.ranks - 0.5, -0.5)
-    axes.tick_params(axis="x", labelsize=SMALLEST)
+    axes.tick_params(axis="x", labelsize=style.TEXT)
     return used
