@@ -2,7 +2,7 @@
 
 By itself MPI does nothing when one rank stops: the others wait for ever. So `world()` installs this file in an
 MPI world of more than one rank. Whatever makes a rank leave, it tells all others, on a communicator that is
-used for nothing else:
+used for nothing else (`line.py`):
 
     an uncaught exception    the ranks that failed agree, in a moment, on who tells it: the lowest prints its
                              traceback, once, and ends the job
@@ -24,7 +24,6 @@ import atexit
 import builtins
 import contextlib
 import faulthandler
-import json
 import os
 import signal
 import sys
@@ -35,7 +34,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from minidist import leftovers
-from minidist.comm import stopping
+from minidist.comm import line, stopping
 from minidist.comm.errors import CommError
 from minidist.comm.events import last_words, source_line, tell_all_ended
 from minidist.errors import UserError
@@ -56,11 +55,9 @@ NAP = 2e-3  # seconds
 FORWARDING = 0.1  # seconds for mpiexec to pass on what we wrote: it drops what it has not read at an Abort
 
 _world: MPI.Intracomm | None = None  # None: not installed
-_control: MPI.Intracomm  # the ranks' private line
 _failed: dict[int, dict[str, str]] = {}  # rank -> what it announced
 _finished: set[int] = set()  # ranks that have said farewell
 _os_exit_itself = os._exit
-_sends: list[Any] = []  # announcements on their way: (request, the bytes it reads)
 _program: Core | None = None  # whose listeners hear of the end
 _last_words: dict[int, dict[str, Any]] = {}  # what each rank's listeners said with its farewell
 _suspicion: tuple[list[Any], float, int] = ([], 0.0, 0)  # (waiting requests, since when, looks)
@@ -71,13 +68,16 @@ def install(world: MPI.Intracomm) -> None:
 
     Inside a notebook kernel nothing is installed: there an exception ends a cell, not the program.
     """
-    global _world, _control
+    global _world
     if _world is not None or world.Get_size() == 1 or "ipykernel" in sys.modules:
         return
     together = world.Ibarrier()
     while not together.Test():  # Dup blocks inside MPI: enter it when all are there
         time.sleep(NAP / 2)
-    _world, _control = world, world.Dup()
+    _world = world
+    line.connect(world)
+    line.on("failed", _failed.__setitem__)
+    line.on("finished", _hear_farewell)
     leftovers.unlink_shared_memory()
     if world.Get_rank() == 0:
         leftovers.sweep()
@@ -116,7 +116,7 @@ def look(pending: Iterable[TransportRequest], describe: Callable[[], str]) -> No
     if _world is None:
         return
     stopping.look()
-    listen()
+    line.listen()
     if not _finished:
         return
     waiting = list(pending)
@@ -139,6 +139,7 @@ def _forget() -> None:
     """Be an ordinary process again: a child that a rank has forked is not a rank."""
     global _world
     _world = None
+    line.hang_up()
     sys.excepthook = sys.__excepthook__
     os._exit = _os_exit_itself
     if signal.getsignal(signal.SIGTERM) is _terminated:
@@ -206,7 +207,7 @@ def _fail(summary: str, text: str, code: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # we are about to end anyway
     me = _world.Get_rank()
     _failed[me] = {"summary": summary[:1000], "text": text[-3000:]}  # the end of a traceback says most
-    announce({"failed": _failed[me]})
+    line.tell({"failed": _failed[me]})
     _listen_for(WINDOW)
     if min(_failed) != me:
         _listen_for(5 * WINDOW)  # that rank tells it and ends the job; if it cannot any more, we do
@@ -233,12 +234,11 @@ def farewell() -> None:
     if _world is None or _said_farewell():
         return
     try:
-        _finished.add(_world.Get_rank())
         words = last_words(_program.listeners if _program else [])
-        _last_words[_world.Get_rank()] = words
-        announce({"finished": True, "words": words})
-        while len(_finished) < _world.Get_size() or not all(request.Test() for request, _ in _sends):
-            listen()
+        _hear_farewell(_world.Get_rank(), words)
+        line.tell({"finished": words})
+        while len(_finished) < _world.Get_size() or not line.is_quiet():
+            line.listen()
             time.sleep(NAP)
         if _program is not None and _program.rank == 0:
             tell_all_ended(_program.listeners, [_last_words[rank] for rank in range(_world.Get_size())])
@@ -250,40 +250,16 @@ def _said_farewell() -> bool:
     return _world is not None and _world.Get_rank() in _finished
 
 
-def announce(what: dict[str, Any]) -> None:
-    """Tell all other ranks, without waiting for anyone."""
-    if _world is None:
-        return
-    content = bytearray(json.dumps(what).encode())
-    for rank in range(_control.Get_size()):
-        if rank != _control.Get_rank():
-            _sends.append((_control.Isend(content, rank), content))
-
-
-def listen() -> None:
-    """Hear what other ranks have announced."""
-    if _world is None:
-        return
-    from mpi4py import MPI
-
-    status = MPI.Status()
-    while _control.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
-        content = bytearray(status.Get_count(MPI.BYTE))
-        _control.Recv(content, status.Get_source(), status.Get_tag())
-        said = json.loads(content.decode())
-        if "failed" in said:
-            _failed[status.Get_source()] = said["failed"]
-        elif "stop" in said:
-            stopping.heard(status.Get_source(), said["stop"])
-        else:
-            _finished.add(status.Get_source())
-            _last_words[status.Get_source()] = said["words"]
+def _hear_farewell(rank: int, words: dict[str, Any]) -> None:
+    """Hear that a rank has finished, and what its listeners said."""
+    _finished.add(rank)
+    _last_words[rank] = words
 
 
 def _listen_for(seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        listen()
+        line.listen()
         time.sleep(NAP)
 
 

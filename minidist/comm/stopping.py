@@ -11,7 +11,7 @@ Every rank that steps answers once, with the step it is in, and begins no furthe
 they all stop after the largest. While nobody asks, nothing is sent, and a step costs one look at the line.
 
 Where ranks are threads of one process, or there is one rank, there is nobody to agree with. What is known here stands
-at module level for the same reason as in `leaving.py`, whose line the words travel on.
+at module level for the same reason as in `line.py`, on which the words travel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from minidist.comm import leaving
+from minidist.comm import line
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -77,7 +77,7 @@ class Stop:
         """Look for a signal that has come here, and listen to the others."""
         if self.asked:
             self._answer()
-        leaving.listen()
+        line.listen()
 
     def hear(self, rank: int, step: int) -> None:
         """Take another rank's answer; 0: it takes no steps, and only passes the signal on."""
@@ -91,7 +91,7 @@ class Stop:
             mine = self._step if self._me in self.steppers else 0
             if mine:
                 self._answers[self._me] = mine
-            leaving.announce({"stop": mine})
+            line.tell({"stop": mine})
 
 
 @contextlib.contextmanager
@@ -134,3 +134,6 @@ def look() -> None:
     """Look whether this rank has been told to stop; called while it waits."""
     if _stop is not None and _stop.asked:
         _stop.look()
+
+
+line.on("stop", heard)
