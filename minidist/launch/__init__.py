@@ -9,10 +9,11 @@ made of, and how it ends), `__main__.py` (the command).
 """
 
 import contextlib
+import ctypes
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from minidist.errors import UserError
@@ -65,12 +66,10 @@ def launch(
     if not isinstance(n, int) or n < 1:
         raise UserError(f"the number of ranks must be an integer of at least 1, not {n!r}")
     if transport == "threads":
-        outcomes = run_on_threads(
-            fn, n, args, timeout=timeout, printed=_marked_lines(sys.stdout), guard=guard
-        )
+        outcomes = run_on_threads(fn, n, args, timeout=timeout, printed=marked_lines(sys.stdout), guard=guard)
     elif transport == "mpi":
         with Job(n, guard=guard) as job:
-            outcomes = job.call(fn, args, timeout=timeout, printed=_marked_lines(sys.stdout))
+            outcomes = job.call(fn, args, timeout=timeout, printed=marked_lines(sys.stdout))
     else:
         raise UserError(f'transport must be "mpi" or "threads", not {transport!r}')
     if all(outcome.ended == "returned" for outcome in outcomes):
@@ -82,7 +81,14 @@ def launch(
     raise RankFailed(message, cause.rank, outcomes)
 
 
-def _marked_lines(file: TextIO) -> Callable[[int, str], None]:
+def _ask_to_stop(threads: Iterable[int]) -> None:
+    """Raise SystemExit in threads, wherever they are in Python's code."""
+    for thread in threads:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(SystemExit))
+
+
+def marked_lines(file: TextIO) -> Callable[[int, str], None]:
+    """Print each line into `file` with its rank before it."""
     return lambda rank, line: print(f"[rank {rank}] {line}\n", end="", file=file, flush=True)
 
 
@@ -97,17 +103,21 @@ def run_on_threads(
 ) -> list[Outcome]:
     """Run fn(comm, *args) on n ranks that are threads of this process, and return how each ended.
 
-    `printed(rank, line)` gets what they print. A thread that still runs at the limit cannot be ended: it goes on.
+    `printed(rank, line)` gets what they print. Threads cannot be ended: those that still run at the limit are asked to
+    stop by an exception, which a thread that waits outside of Python does not see.
     """
     from minidist.comm.guard import watch
     from minidist.comm.threads import run_ranks
 
     results: dict[int, dict[str, Any]] = {}
     threads: dict[int, int] = {}
+    over = threading.Event()
     output = OutputOfRanks(printed, sys.stdout)
 
     def one_rank(comm: Any) -> None:
         threads[comm.rank] = threading.get_ident()
+        if over.is_set():  # before this rank began
+            return
         output.begin(comm.rank)
         if guard:
             watch(comm)
@@ -127,7 +137,13 @@ def run_on_threads(
     everyone = threading.Thread(target=all_ranks, name="minidist ranks", daemon=True)
     with contextlib.redirect_stdout(output):
         everyone.start()
-        everyone.join(timeout)
+        try:
+            everyone.join(timeout)
+        except KeyboardInterrupt:
+            over.set()
+            _ask_to_stop([threads[rank] for rank in threads if rank not in results])
+            raise
+    over.set()
     frames = sys._current_frames()
     for rank in range(n):
         if rank not in results:
@@ -135,4 +151,5 @@ def run_on_threads(
             stack = traceback.extract_stack(frame) if frame else []
             stands = [Frame(line.filename, line.lineno or 0, line.name) for line in reversed(stack)]
             results[rank] = {"ended": "hung", "frames": stands}
+            _ask_to_stop([threads[rank]] if rank in threads else [])
     return [Outcome(rank, **results[rank]) for rank in range(n)]

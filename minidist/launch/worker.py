@@ -38,7 +38,7 @@ from minidist.launch.stacks import Frame, where
 PACKAGE = Path(__file__).parents[1]
 # What tells the reader of a failure nothing: who called the function, and, where ranks have missed each other, how
 # comm found that out.
-HARNESS = (str(PACKAGE / "launch"), str(PACKAGE / "testing"), "<frozen runpy>")
+HARNESS = (*(str(PACKAGE / room) for room in ("launch", "testing", "jupyter")), "<frozen runpy>")
 COMM = str(PACKAGE / "comm")
 NAP = 1e-3  # seconds between two looks for the next call
 
