@@ -5,4 +5,5 @@ record.py        writes down what one rank computes; operations.py and messages.
 clocks.py        how far the ranks' clocks are apart
 gather.py        what all ranks have written down, on one clock
 chrome.py        a file for https://ui.perfetto.dev
+stepper.py       what ranks hold after each communication, to step through
 """
