@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minidist.nn import Group
+from minidist.nn.flat import cut_into_buckets
 from minidist.plan import zero
 from minidist.plan.zero import Shared
 
@@ -77,3 +78,16 @@ def server(shards: Sequence[int], received: Sequence[int], slots: int) -> list[H
         *([Held("optimizer state", slots * own)] if slots else []),
         Held("weights on their way", own, always=False),
     ]
+
+
+def stages(groups: Sequence[Group], ranks: int, slots: int, bytes_per_bucket: int) -> dict[str, list[Held]]:
+    """Say what the first rank holds in data parallel and in ZeRO's stages: {"stage 0": ..., ..., "stage 3": ...}.
+
+    groups: of a model that may be declared only (`flatten(model, filled=False)`).
+    """
+    cut = [
+        Shared(bucket.size, bucket.group.dtype.itemsize, 0, ranks)
+        for bucket in cut_into_buckets(groups, bytes_per_bucket)
+    ]
+    sharded = {f"stage {stage}": shards(groups, cut, stage, slots) for stage in (1, 2, 3)}
+    return {"stage 0": vectors(groups, slots), **sharded}

@@ -1,0 +1,128 @@
+"""Pictures of ideas show what the objects hold, and every text can be read: large enough, inside, upon no other."""
+
+from itertools import combinations
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from minidist.comm import Mesh
+from minidist.comm.threads import run_ranks
+from minidist.errors import UserError
+from minidist.models import GPT, MLP
+from minidist.nn import Placement, shares
+from minidist.nn.flat import flatten
+from minidist.optim import AdamW
+from minidist.plan import memory
+from minidist.split import tensor_parallel
+from minidist.sync.data_parallel import DataParallel
+from minidist.sync.zero import Zero
+
+pytest.importorskip("matplotlib")
+from minidist.trace import plot
+
+
+def texts_of(figure):
+    """Give all texts that are seen, after checking that they can be read."""
+    from matplotlib.text import Text
+
+    found = []
+    draw = Text.draw
+
+    def note(text, renderer):
+        found.extend([text] if text.get_text().strip() and text.get_visible() and text not in found else [])
+        draw(text, renderer)
+
+    with mock.patch.object(Text, "draw", note):
+        figure.draw_without_rendering()
+    boxes = [(text.get_text(), text.get_window_extent()) for text in found]
+    for text, (words, box) in zip(found, boxes, strict=True):
+        assert text.get_fontsize() >= 9, words
+        assert figure.bbox.x0 <= box.x0, words
+        assert box.x1 <= figure.bbox.x1, words
+        assert figure.bbox.y0 <= box.y0, words
+        assert box.y1 <= figure.bbox.y1, words
+    for (words, a), (others, b) in combinations(boxes, 2):
+        apart = a.x1 < b.x0 + 1 or b.x1 < a.x0 + 1 or a.y1 < b.y0 + 1 or b.y1 < a.y0 + 1  # pixels
+        assert apart, (words, others)
+    return [words for words, _ in boxes]
+
+
+@pytest.mark.parametrize(("n", "batch", "ranks"), [(22, 5, 3), (3, 8, 4), (9, 9, 1), (10_000, 1000, 8)])
+def test_who_read_names_every_row_once_or_how_many_each_rank_read(n, batch, ranks):
+    numbers = [int(text) for text in texts_of(plot.who_read(n, batch, ranks)) if text.isdigit()]
+    if n < 100:
+        assert sorted(numbers) == list(range(n))
+    else:
+        assert numbers == [batch // ranks] * ranks * min(10, 16)
+
+
+def split_layers(comm, sequence):
+    model = GPT(8, 4, 1, 8, 4, seed=None)
+    tensor_parallel.parallelize(model, Mesh(comm, tensor=comm.size), sequence)
+    block = model.blocks[0]
+    return block.attention.queries_keys_values, block.narrow
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_a_cut_weight_has_its_ranks_parts_and_its_collective(sequence):
+    columns, rows = zip(*run_ranks(split_layers, 2, sequence), strict=True)
+    texts = texts_of(plot.cut_weight(columns, "queries_keys_values.weight"))
+    assert [text for text in texts if text.isdigit()] == ["0", "0", "0", "1", "1", "1"] * 2  # W and y
+    assert any(
+        ("reduce-scatter" if sequence else "all-reduce") in text and "backward" in text for text in texts
+    )
+    texts = texts_of(plot.cut_weight(rows))
+    assert [text for text in texts if text.isdigit()] == ["0", "1"] * 2  # x and W
+    assert any(
+        ("reduce-scatter" if sequence else "all-reduce") in text and "forward" in text for text in texts
+    )
+    texts = texts_of(plot.cut_weight(rows[1], "a_very_long_name." * 9))
+    assert [text for text in texts if text.isdigit()] == ["1", "1"]
+
+
+def test_a_cut_weight_is_drawn_from_shapes_too_and_one_that_is_not_cut_is_refused():
+    texts_of(plot.cut_weight([Placement((1, 100_000), 1, here) for here in shares(100_000, 8)]))
+    with pytest.raises(UserError, match="this weight is not cut"):
+        plot.cut_weight(Placement((4, 6)))
+
+
+def sync_of(comm, stage, bytes_per_bucket):
+    groups, mesh = flatten(MLP([8, 16, 8, 4])), Mesh(comm, data=comm.size)
+    if stage:
+        return Zero(mesh, groups, AdamW(groups, 0.1), bytes_per_bucket=bytes_per_bucket, stage=stage)
+    return DataParallel(mesh, groups, AdamW(groups, 0.1), bytes_per_bucket=bytes_per_bucket)
+
+
+@pytest.mark.parametrize(("ranks", "stage", "size"), [(1, 0, 1 << 20), (3, 2, 600), (8, 3, 1), (3, 0, 600)])
+def test_buckets_lie_where_the_sync_has_them_and_their_owners_too(ranks, stage, size):
+    sync = run_ranks(sync_of, ranks, stage, size)[ranks - 1]
+    figure = plot.buckets(sync)
+    texts_of(figure)
+    (ax,) = figure.axes
+    (group,) = sync.groups
+    boxes = [(patch.get_x(), patch.get_y(), patch.get_width()) for patch in ax.patches]
+    heights = sorted({y for _, y, _ in boxes})
+    scale = group.weights.size / max(x + width - 1.05 for x, y, width in boxes if y == heights[0])
+
+    def row(place):
+        return [
+            (round((x - 1.05) * scale), round(width * scale)) for x, y, width in boxes if y == heights[place]
+        ]
+
+    assert row(0) == [(entry.offset, entry.size) for entry in group.layout]
+    assert row(1) == [(bucket.region.start, bucket.size) for bucket in sync.buckets]
+    if stage:
+        own = [(shard.region.start, shard.region.stop - shard.region.start) for shard in sync.shards]
+        assert row(2)[ranks - 1 :: ranks] == own
+
+
+def test_memory_bars_are_as_long_as_what_is_held():
+    held = memory.stages(flatten(MLP([8, 16, 8, 4])), ranks=4, slots=2, bytes_per_bucket=600)
+    figure = plot.memory_bars(held)
+    texts_of(figure)
+    widths = [patch.get_width() for patch in figure.axes[0].patches]
+    parts = [part.nbytes for stage in held.values() for part in stage]
+    assert np.allclose(np.array(widths) * 1000, parts)
+    whole = sum(part.nbytes for part in held["stage 0"])
+    assert sum(part.nbytes for part in held["stage 3"] if part.always) < whole / 3
