@@ -40,6 +40,7 @@ class RanksFailed(Exception):
 class Magics(Base):
     """`%%mpi` and `%mpi`; one object for a kernel."""
 
+    shell: Any  # IPython's
     kept: list[cells.Variables] | None = None  # of ranks that are threads, from cell to cell
 
     @no_var_expand
