@@ -175,7 +175,7 @@ class Ranks:
             (ranks, payload), before = call, comm
             everyone.listeners = []
             if self.board is not None:
-                self.board.say("runs")  # before anyone can wait for this rank
+                self.board.begin()  # before anyone can wait for this rank
             comm = everyone.split(0 if everyone.rank < ranks else None, name="world")
             if before is not None:  # MPI has some 2,000; and every rank has come to the split
                 before.endpoint.free()

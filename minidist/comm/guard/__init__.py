@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
-    from minidist.comm.guard.board import Board
+    from minidist.comm.guard.facts import Facts
     from minidist.comm.guard.listener import Guard
 
 MISMATCH, DEADLOCK, LEFT, SEND, REQUESTS, STRAGGLER = (
@@ -38,7 +38,7 @@ def is_on(detector: str) -> bool:
     return detector not in os.environ.get("MINIDIST_GUARD_WITHOUT", "").split(",")
 
 
-def watch(comm: Communicator, board: Board | None = None) -> Guard:
+def watch(comm: Communicator, board: Facts | None = None) -> Guard:
     """Watch all that `comm`, and what will be split from it, does. A collective of `comm`; once is enough.
 
     board: of a guard whose ranks include those of `comm`, to be used again; then it is no collective.

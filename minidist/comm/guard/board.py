@@ -7,7 +7,11 @@ A version is odd while its rank writes, and grows with every change: who has rea
 after has read what was written as a whole. It lives in a file without a name (`comm/mapping.py`), so nothing is left
 behind, however a rank ends. Times are monotonic, which is one clock for all processes of a machine.
 
-Read `listener.py` next, which writes and reads it.
+That ranks are stuck by what it says is not enough: a message may be under way, which is seen at the next look or the
+one after. So they are only when *each* of them has looked NEEDED times more and none has moved. A rank that computes,
+or is stopped, does not look: it is never accused.
+
+Read `listener.py` next, which writes and reads it; `letters.py` takes its place where there is no memory in common.
 """
 
 from __future__ import annotations
@@ -26,6 +30,10 @@ from minidist.comm.guard.graph import Operation, Standing, from_plain
 STATES = ("runs", "waits", "left")
 VERSION, STATE, LOOKS, LENGTH, SINCE, VERDICT = range(6)  # int64 at the start of a stretch
 TEXT, VERDICTS, STRETCH = 64, 16384, 32768  # bytes: where texts begin, and how long a stretch is
+NEEDED = 20  # looks of each rank without any movement
+SETTLE = (
+    0.25  # seconds for ranks that still run to come to be stuck as well, so that the report is a whole one
+)
 
 
 class Board:
@@ -36,6 +44,13 @@ class Board:
         self.numbers = memory[:, :TEXT].view(np.int64)  # (ranks, 8)
         self.own = self.numbers[rank]
         self.obeyed: set[tuple[int, int]] = set()  # (rank, time) of reports that this rank has raised
+        self.before = self.numbers  # as they were just before standings were read
+        self.suspects: dict[int, tuple[int, int]] = {}  # rank -> (version, looks) when it was found stuck
+        self.suspected = 0.0  # when
+
+    def begin(self) -> None:
+        """Say that this rank runs, and no more that it has left."""
+        self.say("runs")
 
     def say(self, state: str, operations: Sequence[Operation] = ()) -> None:
         """Say what this rank does from now on."""
@@ -59,6 +74,32 @@ class Board:
             return None
         operations = tuple(from_plain(facts) for facts in json.loads(content))
         return Standing(rank, STATES[state], operations, (time.monotonic_ns() - since) / 1e9)
+
+    def look(self, ranks: Sequence[int]) -> None:
+        """Count that this rank has looked around."""
+        self.own[LOOKS] += 1
+
+    def standings(self, ranks: Sequence[int]) -> dict[int, Standing]:
+        """Give what these ranks do; of one that is writing just now nothing."""
+        self.before = self.numbers.copy()
+        read = {rank: self.read(rank) for rank in ranks}
+        return {rank: standing for rank, standing in read.items() if standing is not None}
+
+    def settled(self, found: set[int], ranks: Sequence[int]) -> bool:
+        """Say whether ranks that are stuck by their standings have looked often enough since, and none has moved."""
+        if self.rank not in found:
+            self.suspects = {}
+            return False
+        versions = {rank: int(self.before[rank, VERSION]) for rank in found}
+        looks = {rank: int(self.before[rank, LOOKS]) for rank in found}
+        now = time.monotonic()
+        if {rank: version for rank, (version, _) in self.suspects.items()} != versions:
+            self.suspects = {rank: (version, looks[rank]) for rank, version in versions.items()}
+            self.suspected = now
+            return False
+        looked = min(looks[rank] - then for rank, (_, then) in self.suspects.items())
+        unsettled = any(self.before[rank, STATE] == 0 for rank in ranks) and now - self.suspected < SETTLE
+        return looked >= NEEDED and not unsettled
 
     def decide(self, error: CommError) -> None:
         """Publish the report of a deadlock: all who are in it are to raise it."""

@@ -1,16 +1,16 @@
 """The guard itself: what it does when a rank begins an operation, is about to sleep, and has ended one.
 
 A rank that waits looks around before each nap. On threads the hub asks for the verdict (`comm/hub.py`): there nothing
-is ever under way. On MPI a rank says on the board what it waits for, and counts how often it has looked. Ranks that are
-stuck by what the board says may still be reached by a message that is under way; so they are only when *each* of them
-has looked LOOKS times more and none has moved. A rank that computes, or is stopped, does not look: it is never accused.
+is ever under way. On MPI a rank says what it waits for, and reads what the others have said: on the board (`board.py`),
+or in letters where they are on several machines (`letters.py`). A rank that computes, or is stopped, is never accused.
 
-Read `fingerprints.py` (before), `graph.py` and `verdict.py` (while a rank waits) next.
+Read `fingerprints.py` (before), `facts.py`, `graph.py` and `verdict.py` (while a rank waits) next.
 """
 
 from __future__ import annotations
 
 import atexit
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +18,19 @@ import numpy as np
 
 from minidist.comm import guard
 from minidist.comm.arrays import describe
-from minidist.comm.errors import CommError, NotShared
+from minidist.comm.errors import CommError
 from minidist.comm.events import Event, Listener
-from minidist.comm.guard import fingerprints
-from minidist.comm.guard.board import LOOKS, STATE, STRETCH, VERSION, Board
+from minidist.comm.guard import facts, fingerprints
+from minidist.comm.guard.facts import Facts
 from minidist.comm.guard.fingerprints import Agreement
 from minidist.comm.guard.graph import Message, Operation, Standing, stuck
+from minidist.comm.guard.letters import Letters
 from minidist.comm.guard.messages import Messages
 from minidist.comm.guard.report import note, short, warn
 from minidist.comm.guard.requests import Requests
 from minidist.comm.guard.unfinished import Unfinished
 from minidist.comm.guard.verdict import judge
+from minidist.errors import UserError
 
 if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
@@ -37,9 +39,6 @@ if TYPE_CHECKING:
     from minidist.comm.transport import TransportRequest
 
 PATIENCE = 0.02  # seconds that a rank waits before it looks for a deadlock, and between two looks for one
-NEEDED = 20  # looks of each rank without any movement: a message that is under way is seen at the next or the one after
-# Seconds for ranks that still run to come to be stuck as well, so that the report is a whole one.
-SETTLE = 0.25
 # Seconds of waiting for a rank that runs before it is named, and before it is named again.
 SLOW, AGAIN = 5.0, 30.0
 
@@ -47,28 +46,24 @@ SLOW, AGAIN = 5.0, 30.0
 class Guard(Listener):
     """Watch one rank: `comm` and all communicators that will be split from it."""
 
-    def __init__(self, comm: Communicator, board: Board | None = None) -> None:
+    def __init__(self, comm: Communicator, board: Facts | None = None) -> None:
         self.comm, self.me = comm, comm.members[comm.rank]
         self._quiet: dict[tuple[object, ...], Core] = {}
         self._packed: dict[Any, np.ndarray] = {}
         self.board = board
         self._moves: list[Any] = []  # what was in flight when the board was told
         self._next = self._since = 0.0
-        self._suspects: dict[int, tuple[int, int]] = {}  # rank -> (version, looks) when it was found stuck
-        self._warned = self._suspected = 0.0
+        self._warned = 0.0
+        self._slow = seconds_until_slow()
         if comm.size > 1 and comm.transport == "mpi" and board is None:
-            try:
-                # So that the program's own first collective has number 0.
-                quiet = comm.quiet()
-                quiet._collectives = len(comm.endpoint.collective_tags) // 2
-                self.board = Board(comm.endpoint.share(quiet, STRETCH), comm.rank)
-            except NotShared:
-                self.board = None
+            self.board = facts.of(comm, self.me)
             atexit.register(self.leave)  # before leaving.farewell, which was registered earlier
         if comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
             comm.endpoint.hub.judge = verdicts  # type: ignore[attr-defined]
         requests = Requests()
         comm.listeners += [self, requests, Unfinished(requests), Messages()]
+        if isinstance(self.board, Letters):
+            comm.listeners.append(self.board.counts)
         comm.synchronous = guard.is_on(guard.SEND)
 
     def before(self, event: Event) -> list[TransportRequest] | None:
@@ -79,10 +74,10 @@ class Guard(Listener):
         quiet = self._quiet.get(comm.key)
         if quiet is None:
             quiet = self._quiet[comm.key] = comm.quiet()
-        facts = (event.call, event.dtype, event.shape, event.reduction, event.root, event.counts, event.line)
-        content = self._packed.get(facts)
+        said = (event.call, event.dtype, event.shape, event.reduction, event.root, event.counts, event.line)
+        content = self._packed.get(said)
         if content is None:
-            content = self._packed[facts] = fingerprints.pack(fingerprints.of(event))
+            content = self._packed[said] = fingerprints.pack(fingerprints.of(event))
         return fingerprints.gate(quiet, event, content)
 
     def waiting(self, event: Event) -> None:
@@ -95,41 +90,27 @@ class Guard(Listener):
         if in_flight != self._moves:
             self._moves, self._since, self._next = in_flight, now, now + PATIENCE
             self.board.say("waits", operations(event, running))
-        self.board.own[LOOKS] += 1
+        self.board.look(self.comm.members)
         if now < self._next:
             return
         self._next = now + PATIENCE
-        error = self.board.decided() or self._look_around(self.board, now)
+        error = self.board.decided() or self._look_around(self.board)
         if error is not None:
             self.board.say("runs")
             self._moves = []
             raise error
-        if now - self._since > SLOW and now - self._warned > AGAIN and guard.is_on(guard.STRAGGLER):
+        if now - self._since > self._slow and now - self._warned > AGAIN and guard.is_on(guard.STRAGGLER):
             self._name_the_slow(self.board, now)
 
-    def _look_around(self, board: Board, now: float) -> CommError | None:
+    def _look_around(self, board: Facts) -> CommError | None:
         """Give the report if this rank is stuck, has been for long enough, and is the lowest of those who are."""
         if not guard.is_on(guard.DEADLOCK):
             return None
-        numbers = board.numbers.copy()
-        read = {rank: board.read(rank) for rank in self.comm.members}
-        standings = {rank: standing for rank, standing in read.items() if standing is not None}
+        standings = board.standings(self.comm.members)
         if not guard.is_on(guard.LEFT):
             standings = {rank: standing for rank, standing in standings.items() if standing.state != "left"}
         found = stuck(standings)
-        if self.me not in found:
-            self._suspects = {}
-            return None
-        versions = {rank: int(numbers[rank, VERSION]) for rank in found}
-        if {rank: version for rank, (version, _) in self._suspects.items()} != versions:
-            self._suspects = {
-                rank: (version, int(numbers[rank, LOOKS])) for rank, version in versions.items()
-            }
-            self._suspected = now
-            return None
-        looked = min(int(numbers[rank, LOOKS]) - looks for rank, (_, looks) in self._suspects.items())
-        unsettled = any(numbers[rank, STATE] == 0 for rank in read) and now - self._suspected < SETTLE
-        if looked < NEEDED or unsettled:
+        if not board.settled(found, self.comm.members):
             return None
         if any(standings[rank].waits_in.differs for rank in found):  # no more of its ranks will come
             for pending in self._moves:
@@ -143,14 +124,15 @@ class Guard(Listener):
         board.decide(error)
         return error
 
-    def _name_the_slow(self, board: Board, now: float) -> None:
+    def _name_the_slow(self, board: Facts, now: float) -> None:
         """Warn of ranks that run while this one waits for them; the lowest of those who wait says it."""
-        waiting = [rank for rank in self.comm.members if board.numbers[rank, STATE] == 1]
-        standing = board.read(self.me)
+        standings = board.standings(self.comm.members)
+        standing = standings.get(self.me)
+        waiting = [rank for rank, other in standings.items() if other.state == "waits"]
         if not waiting or min(waiting) != self.me or standing is None:
             return
-        peers = {message.peer for op in standing.operations for message in op.messages}
-        slow = sorted(p for p in peers if p is not None and board.numbers[p, STATE] == 0)
+        runs = {rank for rank, other in standings.items() if other.state == "runs"}
+        slow = sorted(runs & {message.peer for op in standing.operations for message in op.messages})
         if slow:
             self._warned = now
             op, rank = standing.waits_in, slow[0]
@@ -168,15 +150,26 @@ class Guard(Listener):
             self._moves = []
             self.board.say("runs")
 
+    def failed(self, event: Event) -> None:
+        """Note that an operation has ended without a result."""
+        self.after(event)
+
     def leave(self) -> None:
         """Say that this rank's program has ended in good order."""
         if self.board is not None:
             self.board.say("left", operations(None, self.comm.progress.running))
 
-    def come_back(self) -> None:
-        """Say that this rank runs again."""
-        if self.board is not None:
-            self.board.say("runs")
+
+def seconds_until_slow() -> float:
+    """Give the seconds that others wait for a rank before it is named."""
+    said = os.environ.get("MINIDIST_GUARD_TIMEOUT", str(SLOW))
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = -1.0
+    if not seconds > 0:
+        raise UserError(f"MINIDIST_GUARD_TIMEOUT is {said!r}, expected seconds, as 10")
+    return seconds
 
 
 def operations(event: Event | None, running: list[Request]) -> list[Operation]:
