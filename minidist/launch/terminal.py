@@ -4,7 +4,9 @@ A program that finds a file name in the environment variable MINIDIST_PROGRESS a
 
     {"step": 40, "steps": 600, "epoch": 2, "loss": 0.41, "examples_per_second": 81000.0, "communication": 0.12}
 
-The variable is set only where the bar can be drawn (stderr is a terminal); elsewhere programs print plain lines.
+With "ranks": [[0.74, 0.13, 0.13], ...], the shares of time in which each rank computes, communicates and is idle, the
+bar has one more line for each rank. The variable is set only where the bar can be drawn (stderr is a terminal);
+elsewhere programs print plain lines.
 """
 
 import json
@@ -12,6 +14,9 @@ import os
 import sys
 from pathlib import Path
 from typing import Any, TextIO
+
+WIDTH = 32  # characters of a rank's bar
+MOST_RANKS = 16  # that are drawn
 
 
 class Terminal:
@@ -25,6 +30,7 @@ class Terminal:
         self.crashes: set[str] = set()  # what ranks have said that ended in C code
         self.muted: set[int] = set()
         self.bar: Any = None
+        self.ranks: list[Any] = []  # a line for each, below it
         self.read = 0  # bytes of the progress file
 
     def write(self, stream: str, rank: int, data: bytes) -> None:
@@ -50,15 +56,19 @@ class Terminal:
 
     def say(self, text: str, stream: str = "stderr") -> None:
         """Print above the bar."""
-        if self.bar is not None:
-            self.bar.clear()
+        for bar in self.bars():
+            bar.clear()
         try:
             print(f"{text}\n", end="", file=self.files[stream], flush=True)
         except OSError:  # nobody reads any more (`... | head`), or the disk is full: the program goes on
             self.files[stream] = open(os.devnull, "w")  # noqa: SIM115 - as long as the process lives
             setattr(sys, stream, self.files[stream])  # Python flushes it at its end
-        if self.bar is not None:
-            self.bar.refresh()
+        for bar in self.bars():
+            bar.refresh()
+
+    def bars(self) -> list[Any]:
+        """Give what is drawn now, from top to bottom."""
+        return [] if self.bar is None else [self.bar, *self.ranks]
 
     def draw(self) -> None:
         """Bring the bar up to date."""
@@ -72,9 +82,9 @@ class Terminal:
         if not whole:
             return
         now = json.loads(whole.splitlines()[-1])
-        if self.bar is None:
-            from tqdm import tqdm
+        from tqdm import tqdm
 
+        if self.bar is None:
             form = "{percentage:3.0f}%|{bar}| step {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
             self.bar = tqdm(
                 total=now["steps"], bar_format=form, file=self.files["stderr"], dynamic_ncols=True, leave=True
@@ -84,6 +94,13 @@ class Terminal:
             f"epoch {now['epoch']}, loss {now['loss']:.4f}, {now['examples_per_second']:,.0f} examples/s, "
             f"{now['communication']:.0%} communication"
         )
+        for rank, shares in enumerate((now.get("ranks") or [])[:MOST_RANKS]):
+            if rank == len(self.ranks):
+                line = tqdm(
+                    bar_format="{desc}", position=1 + rank, file=self.files["stderr"], dynamic_ncols=True
+                )
+                self.ranks.append(line)
+            self.ranks[rank].set_description_str(rank_bar(rank, shares, self.files["stderr"].encoding or ""))
 
     def close(self) -> None:
         """Show what is left, and leave the bar as it is."""
@@ -91,6 +108,17 @@ class Terminal:
         for (stream, rank), rest in self.unfinished.items():
             if rest:
                 self.line(stream, rank, rest.decode(errors="replace"))
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
+        for bar in self.bars():
+            bar.close()
+        self.bar, self.ranks = None, []
+
+
+def rank_bar(rank: int, shares: list[float], encoding: str) -> str:
+    """Draw a rank's shares of its time, and say them."""
+    marks = "█▒░" if encoding.lower().startswith("utf") else "#=."
+    ends = [round(WIDTH * sum(shares[:number])) for number in range(4)]
+    drawn = "".join(mark * (ends[i + 1] - ends[i]) for i, mark in enumerate(marks))
+    said = zip(marks, ("compute", "communication", "idle"), shares, strict=True)
+    return f"rank {rank:<3} {drawn}  " + "  ".join(
+        f"{mark} {name} {share:4.0%}" for mark, name, share in said
+    )

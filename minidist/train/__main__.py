@@ -23,6 +23,7 @@ from minidist.split.gather import whole_weights
 from minidist.split.replica import Batch
 from minidist.sync.parameter_server import Link
 from minidist.sync.server import Server
+from minidist.trace.shares import Shares
 from minidist.train import explain, mode_options, nonfinite, see, stories
 from minidist.train.agree import agree
 from minidist.train.arrangement import Arrangement, arrange
@@ -32,6 +33,7 @@ from minidist.train.history import History
 from minidist.train.introduction import introduce
 from minidist.train.keeping import Keeping
 from minidist.train.options import parse
+from minidist.train.ranks import Ranks
 from minidist.train.report import check_writable, closing_table, say, write_json
 from minidist.train.results import (
     costs_of_all,
@@ -40,6 +42,8 @@ from minidist.train.results import (
     sample,
     sent_so_far,
 )
+from minidist.train.scalars import Scalars
+from minidist.train.scalars import check as check_tensorboard
 from minidist.train.setup import Setup, as_model_input, build_optimizer, check_fits, set_up
 from minidist.train.watch import Watch
 
@@ -58,10 +62,13 @@ def run(options: argparse.Namespace, comm: Communicator) -> dict[str, Any]:
     path = agree(comm, options, dataset)
     with stopping.on_sigterm(comm, arrangement.workers) as stop:
         keeping = Keeping(options, arrangement, dataset, comm, path, stop)
+        scalars = Scalars(options, comm) if options.tensorboard and comm.rank == 0 else None
         try:
-            result = run_with(options, comm, arrangement, dataset, path, keeping)
+            result = run_with(options, comm, arrangement, dataset, path, keeping, scalars)
         finally:
             keeping.close()
+            if scalars:
+                scalars.close()
         return {"stopped": True} if stop.stopped else result
 
 
@@ -72,8 +79,11 @@ def run_with(
     dataset: Dataset,
     path: str,
     keeping: Keeping,
+    scalars: Scalars | None,
 ) -> dict[str, Any]:
     """Do it, now that all ranks agree on what and how."""
+    # Before the recorder, which takes away what it has put in the way.
+    shares = Shares(comm.progress) if options.ranks and not options.quiet else None
     recorder = see.recorder(options, comm)
     link = Link(comm, arrangement.workers) if arrangement.servers else None
     workers = link.peers if link else comm
@@ -102,13 +112,15 @@ def run_with(
             say(explain.tell(options, dataset, arrangement, setup, told))
         return {}
     with see.recording(recorder, setup):
-        history, seconds, waited = train(options, dataset, setup, keeping)
+        history, seconds, waited = train(options, dataset, setup, keeping, shares, scalars)
     timeline = see.collect(recorder)
     costs = costs_of_all(comm, history.sent, total(occasions))
     if keeping.stopped:
         keeping.say_stopped()
         return {}
     accuracy = evaluate(setup, dataset, options)
+    if scalars:
+        scalars.end(accuracy)
     weights = whole_weights(setup.mesh, setup.groups)
     if weights is None or comm.rank:
         return {}
@@ -140,7 +152,12 @@ def run_with(
 
 
 def train(
-    options: argparse.Namespace, dataset: Dataset, setup: Setup, keeping: Keeping
+    options: argparse.Namespace,
+    dataset: Dataset,
+    setup: Setup,
+    keeping: Keeping,
+    shares: Shares | None = None,
+    scalars: Scalars | None = None,
 ) -> tuple[History, float, float]:
     """Train; return the history, the seconds that it took, and how many of them this rank was waiting."""
     mesh, sync, replica = setup.mesh, setup.sync, setup.replica
@@ -155,10 +172,14 @@ def train(
         )
     history = History(comm, steps, comm.rank == 0 and not options.quiet)
     keeping.record(history)
+    epoch_steps = -(-n // options.batch)
+    if scalars:
+        scalars.begin(begun, epoch_steps)
     watch = Watch(setup, options.check_every, n) if options.check_every else None
     before = sent_so_far(comm)
     comm.barrier(purpose="control")  # so nobody's first step counts in what another sends before its own
     began, waited = time.perf_counter(), comm.progress.seconds
+    ranks = Ranks(setup.mesh, shares, history.progress, epoch_steps) if shares else None
     for epoch, rows, count in plan(options, n, begun, steps, mesh.coordinates["data"], mesh.size("data")):
         inputs = as_model_input(dataset.train_inputs[rows], options.dtype)
         divisor = sync.divisor(len(rows) * targets, count * targets)
@@ -176,6 +197,10 @@ def train(
         last = keeping.after(history.steps, steps)
         if watch:
             watch.step(epoch, rows, count)
+        if ranks:
+            ranks.step(history.steps, last, sync.lockstep)
+        if scalars:
+            scalars.step(history)
         if last:
             break
     if watch:
@@ -183,6 +208,8 @@ def train(
     sync.finish()
     history.finish()
     history.sent = sent_so_far(comm) - before - keeping.sent
+    if scalars:
+        scalars.step(history)
     history.sent[PURPOSES.index("guard")] = 0  # what is sent to watch a training is no part of it
     return history, time.perf_counter() - began, comm.progress.seconds - waited
 
@@ -216,6 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.json:
                 check_writable(options.json)
             see.check(options)
+            check_tensorboard(options)
         if options.guard:
             guard.watch(comm)
         with np.errstate(all="ignore"):  # what is not finite is found in nonfinite.py, on all ranks together

@@ -18,6 +18,7 @@ class History:
 
     losses: of the global batch: the mean over its targets.
     norms: of the gradient that the first replica applied (in lockstep they are all equal).
+    progress: what is shown meanwhile.
     sent: by this rank in all steps, messages and bytes of each purpose; written down at the end.
     """
 
@@ -26,7 +27,7 @@ class History:
         self.norms: list[float] = []
         self.examples = 0
         self.sent = np.zeros((len(PURPOSES), 2), np.int64)
-        self._progress = Progress(comm, steps, shown)
+        self.progress = Progress(comm, steps, shown)
         self._pending: deque[tuple[int, int, Request]] = deque()  # epoch, examples, the loss on its way
 
     def step(self, epoch: int, examples: int, loss: Request, norm: float, lockstep: bool) -> None:
@@ -51,4 +52,4 @@ class History:
         loss = float(request.wait())
         self.losses.append(loss)
         self.examples += examples
-        self._progress.step(epoch, len(self.losses), loss, examples)
+        self.progress.step(epoch, len(self.losses), loss, examples)

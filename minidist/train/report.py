@@ -31,6 +31,8 @@ class Moment:
     loss: float
     examples_per_second: float
     communication: float  # share of the time, 0 to 1
+    # For each rank the shares of computing, communicating and idle, if they are asked for.
+    ranks: list[list[float]] | None = None
 
 
 class Progress:
@@ -40,6 +42,7 @@ class Progress:
         self.comm = comm
         self.steps = steps
         self.shown = shown
+        self.ranks: list[list[float]] | None = None  # to be shown with the next moment (`ranks.py`)
         self.file = os.environ.get("MINIDIST_PROGRESS")
         self._header_due = True
         self._began = time.perf_counter()
@@ -60,7 +63,8 @@ class Progress:
         if seconds < (0.1 if self.file else max(0.5, (now - self._began) / 20)) and step < self.steps:
             return
         communication = (self.comm.progress.seconds - self._waited) / seconds
-        moment = Moment(epoch, step, self.steps, loss, self._examples / seconds, min(1.0, communication))
+        speed = self._examples / seconds
+        moment = Moment(epoch, step, self.steps, loss, speed, min(1.0, communication), self.ranks)
         if self.file:
             with open(self.file, "a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(moment)) + "\n")
