@@ -89,25 +89,28 @@ def run_with(
     workers = link.peers if link else comm
     if link and link.serves:
         server = Server(link, build_optimizer(options, []))
-        if options.explain:
+        keeping.resume(server)
+        if options.explain or options.report:
             stories.gather(comm, stories.server_story(options, dataset, server))
-        else:
-            keeping.resume(server)
-            server.save = keeping.save
-            before = sent_so_far(comm)
-            with see.recording(recorder, server):
-                server.run()
-            see.collect(recorder)
-            sent = sent_so_far(comm) - before - keeping.sent
-            costs_of_all(comm, sent, total(forecast_server(options, dataset, server, keeping.begun)))
+        if options.explain:
+            return {}
+        server.save = keeping.save
+        before = sent_so_far(comm)
+        with see.recording(recorder, server):
+            server.run()
+        see.collect(recorder)
+        sent = sent_so_far(comm) - before - keeping.sent
+        costs_of_all(comm, sent, total(forecast_server(options, dataset, server, keeping.begun)))
         return {}
     setup = set_up(options, dataset, workers, arrangement, link)
     if comm.rank == 0 and not options.quiet:
         introduce(options, comm, arrangement, dataset, setup.model, path)
     keeping.resume(setup.sync)
     occasions = forecast(options, dataset, setup, keeping.begun)
-    if options.explain:
+    told = []
+    if options.explain or options.report:
         told = stories.gather(comm, stories.worker_story(options, dataset, setup, occasions))
+    if options.explain:
         if comm.rank == 0:
             say(explain.tell(options, dataset, arrangement, setup, told))
         return {}
@@ -147,7 +150,7 @@ def run_with(
         "parameters_sha256": fingerprint(weights, setup.model),
         "sample": sample(weights, dataset, options) if options.sample else None,
     }
-    see.show(options, timeline, result)
+    see.show(options, timeline, result, told)
     return result
 
 

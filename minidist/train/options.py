@@ -173,17 +173,14 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
             "every K steps see that replicas are equal, parameters move, and each example is read once"
         ),
     )
-    add(
-        "--trace",
-        metavar="PATH",
-        help=rest("write what every rank did in the first 10 steps, for https://ui.perfetto.dev"),
-    )
+    add("--trace", metavar="PATH", help=rest("write what ranks did in 10 steps, for https://ui.perfetto.dev"))
     add(
         "--ranks",
         action="store_true",
         help=rest("show how each rank spends its time, and say if one is slower than the others"),
     )
     add("--tensorboard", metavar="DIR", help=rest("write losses and more for TensorBoard while it trains"))
+    add("--report", metavar="PATH", help=rest("write a page (.html) on the run: result, timeline, costs"))
     add("--explain", action="store_true", help=rest("do not train: say who holds and sends what"))
     add(
         "--guard",
@@ -238,7 +235,7 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     for name, owner in (("hidden", "mlp"), *((name, "gpt") for name, _, _ in GPT_SIZES)):
         if getattr(options, name) is not None and options.model != owner:
             raise UserError(f"--{name} is a size of the {owner}; leave it out, or say --model {owner}")
-    for output in ("json", "trace", "tensorboard"):
+    for output in ("json", "trace", "report", "tensorboard"):
         if options.explain and getattr(options, output) is not None:
             raise UserError(
                 f"--explain trains nothing, so there is no result to write: leave --{output} out, or --explain"

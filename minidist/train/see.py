@@ -1,26 +1,28 @@
-"""What a run shows besides its numbers: `--trace`. Which was asked for, how the run is recorded, and who writes it.
+"""What a run shows besides its numbers, by `--trace` and `--report`: how it is recorded, and who makes what of it.
 
 Every rank records (minidist/trace/record.py) if anything was asked for, and nothing is in its way if not. After the
 training rank 0 gets the timeline of all ranks, and hands it to each output that was asked for.
 """
 
 import argparse
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from minidist.comm import Communicator
 from minidist.split.pipeline_parallel import PipelineParallel
 from minidist.sync.server import Server
-from minidist.trace import chrome
+from minidist.trace import chrome, page
 from minidist.trace.gather import gather
+from minidist.trace.page.contents import contents
 from minidist.trace.record import Recorder
 from minidist.trace.timeline import Timeline
+from minidist.train import about
 from minidist.train.report import check_writable, write_whole
 from minidist.train.setup import Setup
+from minidist.train.stories import Story
 
-OUTPUTS = ("trace",)  # options with the path of a file that is made of the run's timeline
+OUTPUTS = ("trace", "report")  # options with the path of a file that is made of the run's timeline
 
 
 def check(options: argparse.Namespace) -> None:
@@ -75,12 +77,14 @@ def collect(recorder: Recorder | None) -> Timeline | None:
     return None if recorder is None else gather(recorder)
 
 
-def show(options: argparse.Namespace, timeline: Timeline | None, result: dict[str, Any]) -> None:
-    """Make what was asked for of a run's timeline and result; on rank 0 alone."""
+def show(
+    options: argparse.Namespace, timeline: Timeline | None, result: dict[str, Any], told: Sequence[Story]
+) -> None:
+    """Make what was asked for of a run's timeline, result and (for a page) stories; on rank 0 alone."""
     if timeline is None:
         return
     timeline.facts.update(
-        command=" ".join(["python -m minidist.train", *sys.argv[1:]]),
+        command=about.command("minidist.train"),
         **{name: result[name] for name in ("mode", "mesh", "sync", "servers", "model", "transport")},
         losses=result["loss_history"],
         seconds=result["seconds"],
@@ -88,3 +92,6 @@ def show(options: argparse.Namespace, timeline: Timeline | None, result: dict[st
     )
     if options.trace is not None:
         write_whole(options.trace, "--trace", lambda path: chrome.write(timeline, path))
+    if options.report is not None:
+        plain = contents(timeline, about.of_run(result, told))
+        write_whole(options.report, "--report", lambda path: page.write(plain, path))
