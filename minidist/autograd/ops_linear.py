@@ -63,7 +63,7 @@ def linear(x: Any, weight: Any, bias: Any = None, activation: str | None = None)
     x_saved, weight_saved = keep(x), keep(weight)
     y = kernels.linear(x.data, weight.data, bias.data, activation)  # (..., n)
 
-    def bend(g: Array) -> Array:
+    def through_relu(g: Array) -> Array:
         return kernels.relu_backward(g, y)
 
     def to_x(g: Array) -> Array:
@@ -76,7 +76,7 @@ def linear(x: Any, weight: Any, bias: Any = None, activation: str | None = None)
         return kernels.sum(rows(g), 0, False, out, accumulate)
 
     inputs = (x, to_x), (weight, direct(to_weight)), (bias, direct(to_bias))
-    return record(y, *inputs, before=bend if activation else None)
+    return record(y, *inputs, before=through_relu if activation else None)
 
 
 def rows(x: Array) -> Array:

@@ -7,6 +7,8 @@ before anything is sent. The errors here are about what *other* ranks did or did
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 
 class CommError(RuntimeError):
@@ -39,7 +41,12 @@ class RequestFault(CommError):
 
 
 class DeadlockError(CommError):
-    """Say that no rank can move any more, and what each of them waits for."""
+    """Say that no rank can move any more, and what each of them waits for.
+
+    standings: where the guard has found each rank to stand ({rank: `guard.graph.Standing`}); empty without the guard.
+    """
+
+    standings: Mapping[int, Any] = MappingProxyType({})
 
 
 class RankStopped(CommError):

@@ -6,7 +6,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from minidist.comm import Mesh
+from minidist.autograd import Parameter
+from minidist.comm import Mesh, guard
+from minidist.comm.errors import DeadlockError
 from minidist.comm.threads import run_ranks
 from minidist.errors import UserError
 from minidist.models import GPT, MLP
@@ -15,11 +17,13 @@ from minidist.nn.flat import flatten
 from minidist.optim import AdamW
 from minidist.plan import memory
 from minidist.split import tensor_parallel
+from minidist.split.replica import whole_loss
 from minidist.sync.data_parallel import DataParallel
 from minidist.sync.zero import Zero
 
 pytest.importorskip("matplotlib")
 from minidist.trace import plot
+from minidist.trace.plot.wait_graph import waits_for
 
 
 def texts_of(figure):
@@ -126,3 +130,81 @@ def test_memory_bars_are_as_long_as_what_is_held():
     assert np.allclose(np.array(widths) * 1000, parts)
     whole = sum(part.nbytes for part in held["stage 0"])
     assert sum(part.nbytes for part in held["stage 3"] if part.always) < whole / 3
+
+
+def test_the_tape_is_drawn_with_operations_shapes_and_parameters_and_changes_no_gradient():
+    model = MLP([6, 5, 4])
+    flatten(model)
+    loss = whole_loss(model(np.ones((3, 6), np.float32)), np.zeros(3, np.int64), 3)
+    texts = texts_of(plot.tape(loss))
+    operations = ["linear through relu (3, 5)", "linear (3, 4)", "cross_entropy ()"]
+    assert [text for text in texts if text in operations] == operations
+    for name, parameter in model.named_parameters():
+        assert f"{name} {parameter.shape}" in texts
+        assert parameter.grad is not None
+        assert not parameter.grad.any()
+    loss.backward()
+    assert model.layers[0].weight.grad.any()
+
+
+def test_a_tape_with_branches_and_long_names_can_be_read_and_a_deep_one_is_refused():
+    w = Parameter(np.ones((3, 3)), name="blocks.0.attention.a_very_long_name.weight")
+    figure = plot.tape(((w @ w) + w * w + (w - 2.0)).sum())
+    assert [text.split()[0] for text in texts_of(figure)[2:] if "blocks" not in text] == [
+        "matmul",
+        "multiply",
+        "add",
+        "subtract",
+        "add",
+        "sum",
+    ]
+    deep = w
+    for _ in range(50):
+        deep = deep * 2.0
+    with pytest.raises(UserError, match="the tape has 50 operations, and 40 can be read"):
+        plot.tape(deep)
+    with pytest.raises(UserError, match="not computed on the tape"):
+        plot.tape(w)
+
+
+def caught(program, ranks):
+    """Give the error of a deadlock, with or without the guard."""
+    with pytest.raises(DeadlockError) as error:
+        run_ranks(program, ranks)
+    return error.value
+
+
+def receive_from_the_next(comm, guarded=True):
+    if guarded:
+        guard.watch(comm)
+    got = np.empty(3)
+    comm.recv(got, (comm.rank + 1) % comm.size)
+
+
+def leave_out_a_collective(comm):
+    guard.watch(comm)
+    x = np.ones(3)
+    if comm.rank == 2:
+        comm.recv(x, 0)
+    elif comm.rank != 3:
+        comm.all_reduce(x)
+
+
+def test_the_graph_of_a_deadlock_has_an_arrow_for_each_wait():
+    for ranks in (1, 3, 8):
+        error = caught(receive_from_the_next, ranks)
+        assert {rank: waits_for(rank, error.standings) for rank in range(ranks)} == {
+            rank: [(rank + 1) % ranks] for rank in range(ranks)
+        }
+        texts = texts_of(plot.wait_graph(error))
+        assert "Who waits for whom: cycle" in texts
+        assert f"rank 0: recv(source={1 % ranks}, tag=0)" in texts
+    error = caught(leave_out_a_collective, 4)
+    assert [waits_for(rank, error.standings) for rank in range(4)] == [[2, 3], [2, 3], [0], []]
+    assert "rank 3: has finished" in texts_of(plot.wait_graph(error))
+
+
+def test_a_deadlock_that_nobody_watched_is_refused_with_the_remedy():
+    error = caught(lambda comm: receive_from_the_next(comm, guarded=False), 2)
+    with pytest.raises(UserError, match=r"guard\.watch\(comm\)"):
+        plot.wait_graph(error)

@@ -37,7 +37,9 @@ def judge(ranks: set[int], standings: Mapping[int, Standing]) -> CommError:
     lines += advice
     awaited = {peer for op in waits.values() for peer in needed(op) & set(left)} if kind == "left" else set()
     where = {rank: op.line for rank, op in waits.items()}
-    return DeadlockError("\n".join(lines), kind, sorted(ranks | awaited), where)
+    error = DeadlockError("\n".join(lines), kind, sorted(ranks | awaited), where)
+    error.standings = dict(standings)
+    return error
 
 
 def needed(op: Operation) -> set[int]:
