@@ -1,5 +1,6 @@
 """Pictures of ideas show what the objects hold, and every text can be read: large enough, inside, upon no other."""
 
+from functools import partial
 from itertools import combinations
 from unittest import mock
 
@@ -14,15 +15,19 @@ from minidist.errors import UserError
 from minidist.models import GPT, MLP
 from minidist.nn import Placement, shares
 from minidist.nn.flat import flatten
-from minidist.optim import AdamW
-from minidist.plan import memory
+from minidist.optim import SGD, AdamW
+from minidist.plan import cluster, cost, memory
 from minidist.split import tensor_parallel
 from minidist.split.replica import whole_loss
 from minidist.sync.data_parallel import DataParallel
+from minidist.sync.model_averaging import ModelAveraging
+from minidist.sync.parameter_server import Link, ParameterServer
+from minidist.sync.server import serve
 from minidist.sync.zero import Zero
 
 pytest.importorskip("matplotlib")
 from minidist.trace import plot
+from minidist.trace.plot.paths import LOSSES, Descent, Turns, walk
 from minidist.trace.plot.wait_graph import waits_for
 
 
@@ -208,3 +213,57 @@ def test_a_deadlock_that_nobody_watched_is_refused_with_the_remedy():
     error = caught(lambda comm: receive_from_the_next(comm, guarded=False), 2)
     with pytest.raises(UserError, match=r"guard\.watch\(comm\)"):
         plot.wait_graph(error)
+
+
+def test_replicas_walk_as_their_sync_says():
+    together = walk(LOSSES, partial(DataParallel, shared_memory=False), 8)
+    averaged = walk(LOSSES, partial(ModelAveraging, every=4), 8)
+    assert (together[0] == together[1]).all()
+    assert [bool((a == b).all()) for a, b in zip(*averaged, strict=True)] == [1, 0, 0, 0, 1, 0, 0, 0, 1]
+    place = np.array([-2.0, 1.6])
+    for here in together[0]:  # plain descent on the mean of the losses
+        np.testing.assert_allclose(here, place, rtol=1e-12)
+        place = place - 0.1 * np.mean([np.array(steep) * (place - least) for least, steep in LOSSES], 0)
+    texts = texts_of(
+        plot.paths({"data parallel": together, "every 4 steps": averaged, "again": averaged}, LOSSES)
+    )
+    assert {"replica 0", "replica 1", "least mean loss", "every 4 steps"} <= set(texts)
+    texts_of(plot.paths({"alone": walk(LOSSES[:1], partial(ModelAveraging, every=4), 3)}, LOSSES[:1]))
+
+
+def test_stale_updates_are_walked_in_an_order_that_can_be_repeated():
+    turns = Turns([0, 0, 0, 1] * 3)
+
+    def one_rank(comm):
+        link = Link(comm, 2)
+        if link.serves:
+            return serve(link, SGD([], lr=1.0))
+        make = partial(ParameterServer, link=link, slack=None)
+        descent = Descent(Mesh(link.peers, data=2), LOSSES[comm.rank], make, lr=0.1)
+        for _ in turns.of(comm.rank):
+            descent.step()
+        descent.sync.finish()
+        return np.array(descent.places)
+
+    walks = run_ranks(one_rank, 3)[:2]
+    assert [len(way) for way in walks] == [10, 4]
+    here, server = [np.array([-2.0, 1.6])] * 2, np.array([-2.0, 1.6])
+    for whose in [0, 0, 0, 1] * 3:  # the gradient is of the weights that were pulled last, half of the batch
+        least, steep = LOSSES[whose]
+        server = server - 0.1 * 0.5 * np.array(steep) * (here[whose] - least)
+        here[whose] = server
+    np.testing.assert_allclose([way[-1] for way in walks], here, rtol=1e-12)
+
+
+def test_the_crossover_is_where_the_formulas_cross():
+    link = cluster.Link(1e-4, 1e8)
+    figure = plot.ring_or_tree(
+        lambda nbytes, way: cost.all_reduce(nbytes // 8, 8, 4, link, way), ("ring", "tree")
+    )
+    texts = texts_of(figure)
+    (size,) = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]
+    # 4 a + 4 n/B = 6 a + 1.5 n/B
+    assert size == pytest.approx(2 * 1e-4 * 1e8 / 2.5, rel=1e-6)
+    assert any("The fastest: tree; from 8 kB on ring" in text for text in texts)
+    texts_of(plot.ring_or_tree(lambda nbytes, way: 0.0, measured={"mpi": [(1e3, 1e-6), (1e9, 100.0)]}))
+    texts_of(plot.ring_or_tree(lambda nbytes, way: 0.0))
