@@ -14,6 +14,7 @@ A cluster is one of the names below, or a TOML file:
     memory = 1e10             # bytes a second between a device and its memory
     cards = 1                 # network cards of each machine
     background = false        # whether messages move while a rank computes: a card does that, MPI on a core does not
+    summing = 4e9             # bytes a second of a vector that two ranks add up there; left out: as within
     shared_memory = true      # whether ranks of one machine sum in memory that all of them see
     [within]                  # one machine
     latency = 4e-6            # seconds
@@ -66,6 +67,7 @@ class Cluster:
     cards: int = 1
     background: bool = True
     shared_memory: bool = False
+    summing: float | None = None
 
     def node(self, rank: int) -> int:
         """Say which machine a rank is on."""
@@ -142,8 +144,8 @@ def _check(facts: Mapping[str, Any], kind: type, where: str) -> None:
             meant = f"did you mean {close[0]}?" if close else f"expected some of {', '.join(known)}"
             raise UserError(f"{where}: there is no {name!r}, {meant}")
         expected = known[name]
-        if expected in ("float", "int", "int | None"):
-            whole = expected != "float"
+        if expected.removesuffix(" | None") in ("float", "int"):
+            whole = expected.startswith("int")
             number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
             if not number or not (value > 0 or (name == "latency" and value == 0)):
                 what = "whole number from 1" if whole else "number above 0"

@@ -62,7 +62,8 @@ class Members:
         for other, member in enumerate(self.members):
             if other != rank:
                 player.sent[self.strand.rank, member] += 2 * nbytes  # a read and a write
-        yield (player.after(self.strand, 2 * (size - 1) * nbytes / link.bandwidth),)
+        speed = player.cluster.summing or link.bandwidth
+        yield (player.after(self.strand, 2 * (size - 1) * nbytes / speed),)
         yield (player.meet(self.strand, size, (self.act.tag, "done"), link.latency),)
 
 

@@ -43,11 +43,15 @@ def operations(model: Module, piece: int) -> float:
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of each kind of computation. piece, examples -> seconds; update: bytes of weights, state vectors."""
+    """Seconds of each kind of computation. piece, examples -> seconds; update: bytes of weights, state vectors.
+
+    begin: what a step takes before its first layer: to pick the examples, and to forget the last step's gradients.
+    """
 
     forward: Callable[[Module, int, int], float]
     backward: Callable[[Module, int, int], float]  # input and weights together
     update: Callable[[int, int], float]
+    begin: float = 0.0
 
     def weights_part(self, model: Module, piece: int, examples: int) -> float:
         """Give the part of a backward that makes the gradients of the weights: half, or all where nobody asks more."""

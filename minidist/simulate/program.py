@@ -63,14 +63,12 @@ class Program:
     def acts(self, steps: int = 1) -> Iterator[Act]:
         """Give the acts of so many steps, and at first what is held."""
         yield Hold(sum(held.nbytes for held in kept(self.options, self.dataset, self.setup) if held.always))
-        examples = shares(self.options, self.setup, self.options.batch)[self.mesh.coordinates["data"]]
+        n = shares(self.options, self.setup, self.options.batch)[self.mesh.coordinates["data"]]
         for self.step in range(steps):
             self.begin()
-            rounds = (
-                microbatch_sizes(self.options, examples)
-                if self.piped
-                else [[n] for n in self.pieces(examples)]
-            )
+            if self.costs.begin:
+                yield Compute("compute", "begin", self.costs.begin)
+            rounds = microbatch_sizes(self.options, n) if self.piped else [[m] for m in self.pieces(n)]
             for number, sizes in enumerate(rounds):
                 yield from self.round(sizes, number, last=number == len(rounds) - 1)
             yield from self.end()
