@@ -22,6 +22,7 @@ from minidist.comm.arrays import as_array, check_out, cut, describe, is_plain
 from minidist.comm.channel import Channel
 from minidist.comm.core import PURPOSES
 from minidist.comm.errors import CommError, NotShared
+from minidist.comm.events import source_line
 from minidist.comm.point_to_point import PointToPoint
 from minidist.comm.progress import Request, Steps
 from minidist.comm.reductions import reduction
@@ -72,8 +73,14 @@ class Communicator(PointToPoint):
         if shared is None or x.dtype.kind != "f" or not x.flags.writeable:
             return None
         looks = self.endpoint.looks * (1 if self.progress.running else shared_memory.LONGER)
+        if self.recorder:
+            facts = {"sequence": self._collectives, "dtype": x.dtype, "shape": x.shape, "reduction": "sum"}
+            number = self.recorder.begins(self, "all_reduce", source_line(), x, facts)
         begun = shared_memory.begin(shared, self.rank, x, "sum", looks)
-        if begun.stage == shared_memory.COMPLETE:
+        complete = begun.stage == shared_memory.COMPLETE
+        if self.recorder:
+            self.recorder.ends(number) if complete else self.recorder.take_back()
+        if complete:
             self._collectives += 1
             self.count(purpose, begun.plan.nbytes, 2 * (self.size - 1))
         return begun

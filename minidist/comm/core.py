@@ -17,7 +17,7 @@ import numpy as np
 from minidist.comm.arrays import as_array
 from minidist.comm.channel import Channel
 from minidist.comm.errors import CommError
-from minidist.comm.events import Event, Listener, source_line
+from minidist.comm.events import Event, Listener, Recorder, source_line
 from minidist.comm.progress import Progress, Request, Steps
 from minidist.comm.transport import Endpoint, TransportRequest
 
@@ -41,6 +41,7 @@ class Core:
         # What a rank has in flight is one list for all its communicators: whoever waits moves all of it.
         self.progress: Progress = parent.progress if parent else Progress(endpoint.idle)
         self.listeners: list[Listener] = list(parent.listeners) if parent else []
+        self.recorder: Recorder | None = parent.recorder if parent else None
         # What operations send and receive through; who follows every message puts a kind of its own here.
         self.new_channel: Callable[..., Channel] = parent.new_channel if parent else Channel
         # Whether `send` waits for its receiver even where the message would fit into a buffer.
@@ -149,13 +150,17 @@ class Core:
         if array is not None:
             facts.update(dtype=array.dtype, shape=array.shape)
         request = Request(self, operation, steps, facts)
+        line = source_line() if self.listeners or self.recorder else ""
+        if self.recorder:
+            call = operation if self._blocking else f"i{operation}"
+            request.number = self.recorder.begins(self, call, line, array, facts)
         if self.listeners:
             nbytes = 0 if array is None else array.nbytes
             request.event = Event(
                 operation,
                 self,
                 purpose,
-                source_line(),
+                line,
                 bytes=nbytes,
                 blocking=self._blocking,
                 array=array,

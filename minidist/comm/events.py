@@ -15,10 +15,13 @@ These are a listener's methods; meters, guard and trace are listeners, and comm 
     all_ended(said)  all ranks' have: what each of them has said (told on one rank; nobody else is there any more)
 
 In those above the gap a listener may talk to other ranks, on a communicator of its own that has no listeners.
+
+Who must cost nothing is no listener but a `Recorder`, which every job of several ranks has: for it no event is made.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -26,7 +29,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,26 +42,34 @@ _COMM = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(_COMM)) + os.sep
 
 
+@functools.cache
+def _whose(file: str) -> str:
+    """Say whose code a file is: comm's, the rest of minidist's, Python's own start, or the user's."""
+    if file.startswith(_PACKAGE):
+        return "comm" if file.startswith(_COMM) else "ours"
+    return "start" if file.startswith("<frozen") or file == threading.__file__ else "user"
+
+
 def source_line(frame: FrameType | None = None) -> str:
     """Give "file:line" of the user's code that is being run: the innermost line outside minidist.
 
     Where everything is minidist's own (a training command), the innermost line outside comm.
     """
-    frame = frame or sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename == threading.__file__:
-        frame = frame.f_back  # where a blocked thread sleeps
-    ours = "?"
-    at: FrameType | None = frame
-    while at is not None:
-        file = at.f_code.co_filename
-        if not file.startswith(_PACKAGE):
-            if file.startswith("<frozen") or file == threading.__file__:
-                break  # below here is only Python's own start of the thread or program
-            return f"{file}:{at.f_lineno}"
-        if ours == "?" and not file.startswith(_COMM):
-            ours = f"{file}:{at.f_lineno}"
-        at = at.f_back
-    return ours
+    at = frame or sys._getframe(1)
+    while at.f_back is not None and at.f_code.co_filename == threading.__file__:
+        at = at.f_back  # where a blocked thread sleeps
+    ours: FrameType | None = None
+    step: FrameType | None = at
+    while step is not None:
+        whose = _whose(step.f_code.co_filename)
+        if whose == "user":
+            return f"{step.f_code.co_filename}:{step.f_lineno}"
+        if whose == "start":
+            break  # below here is only Python's own start of the thread or program
+        if ours is None and whose == "ours":
+            ours = step
+        step = step.f_back
+    return "?" if ours is None else f"{ours.f_code.co_filename}:{ours.f_lineno}"
 
 
 def is_engines(frame: FrameType | None = None) -> bool:
@@ -101,6 +112,34 @@ class Event:
     def call(self) -> str:
         """The name of the method that the program has called: "isend"."""
         return self.operation if self.blocking else f"i{self.operation}"
+
+
+class Recorder(Protocol):
+    """What writes down each operation, by number, while it happens; it cannot refuse one."""
+
+    step: int  # of the training, to be written beside the operations that follow
+
+    def begins(
+        self, comm: Core, call: str, line: str, array: np.ndarray | None, facts: dict[str, Any]
+    ) -> int:
+        """Write down that an operation begins; give its number."""
+        ...
+
+    def waits(self, number: int) -> None:
+        """Write down that the rank is about to sleep."""
+        ...
+
+    def ends(self, number: int, failed: bool = False) -> None:
+        """Write down that an operation has ended."""
+        ...
+
+    def begin_anew(self) -> None:
+        """Forget everything."""
+        ...
+
+    def take_back(self) -> None:
+        """Forget the last operation that began: it begins once more in another way."""
+        ...
 
 
 class Listener:

@@ -42,6 +42,7 @@ class Request:
         self.result: Any = None
         self.error: BaseException | None = None
         self.event: Event | None = None
+        self.number: int | None = None  # under which it is written down
 
     def wait(self) -> Any:
         """Wait until the operation is complete; give its result. Waiting again gives the same."""
@@ -88,6 +89,8 @@ class Request:
             if not isinstance(error, Exception):  # Ctrl-C is not this operation's own, and cannot wait
                 raise
         self.done = True
+        if self.number is not None and self.error is None:
+            self.communicator.recorder.ends(self.number)  # type: ignore[union-attr]
         if self.event is not None and self.error is None:
             for listener in self.communicator.listeners:
                 listener.after(self.event)
@@ -98,6 +101,8 @@ class Request:
         self.error, self.done = error, True
         self.communicator.progress.abandoned += self.pending
         self.steps.close()
+        if self.number is not None:
+            self.communicator.recorder.ends(self.number, failed=True)  # type: ignore[union-attr]
         if self.event is not None:
             for listener in self.communicator.listeners:
                 listener.failed(self.event)
@@ -178,6 +183,8 @@ class Progress:
 
     def look(self, request: Request) -> None:
         """Tell listeners that this rank is about to sleep."""
+        if request.number is not None:
+            request.communicator.recorder.waits(request.number)  # type: ignore[union-attr]
         if request.event is not None:
             for listener in request.communicator.listeners:
                 listener.waiting(request.event)

@@ -19,6 +19,7 @@ import numpy as np
 from minidist.comm.communicator import Communicator
 from minidist.comm.errors import CommError, RankStopped
 from minidist.comm.events import last_words, tell_all_ended
+from minidist.comm.guard.recorder import record
 from minidist.comm.hub import Context, Hub, Message
 from minidist.comm.progress import Progress, Request
 
@@ -125,6 +126,7 @@ def run_ranks(fn: Callable[..., Any], n: int, *args: Any, nodes: Sequence[int] |
         hub.threads[rank] = threading.get_ident()
         comm = _this_thread.comm = Communicator(Endpoint(hub, (), range(n), rank))
         comms.append(comm)
+        record(comm)
         try:
             results[rank] = fn(comm, *args)
         except BaseException as error:

@@ -22,6 +22,7 @@ from typing import Any
 
 from minidist.comm import guard, siblings, threads
 from minidist.comm.communicator import Communicator
+from minidist.comm.guard.recorder import record
 from minidist.errors import UserError
 
 PATIENCE = 60.0  # seconds for all ranks to start MPI
@@ -127,6 +128,7 @@ def _world_of_mpi(facts: LauncherFacts) -> Communicator:
     nodes = find_nodes(MPI, everyone)
     comm = Communicator(Endpoint(MPI, everyone.Dup(), range(everyone.Get_size()), nodes))
     leaving.tell_listeners(comm)
+    record(comm)
     return comm
 
 

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from minidist import leftovers
+from minidist import leftovers, recorded
 from minidist.errors import UserError
 from minidist.launch import mpiexec, run_on_threads
 from minidist.launch.ending import Ending
@@ -192,6 +192,8 @@ def explain_limit(given: argparse.Namespace, directory: Path, terminal: Terminal
     for rank, threads in sorted(stacks.items()):
         *_, frames = threads.values() or [[]]  # the main thread comes last
         terminal.say(f"rank {rank} stands at {where(frames)}")
+    for line in recorded.report(mpiexec.recorder_directory(directory)):
+        terminal.say(line)
 
 
 def explain_end(code: int | None, n: int, directory: Path, terminal: Terminal) -> int:
@@ -203,6 +205,8 @@ def explain_end(code: int | None, n: int, directory: Path, terminal: Terminal) -
             first, *same = [rank for rank, own in codes.items() if own == died]
             more = f" (the same on rank{'s' * (len(same) > 1)} {', '.join(map(str, same))})" if same else ""
             terminal.say(f"minidist.launch: rank {first} {mpiexec.how_it_died(died)}{more}")
+            for line in recorded.report(mpiexec.recorder_directory(directory), [first]):
+                terminal.say(line)
     if not codes and not terminal.said_something:
         terminal.say((directory / "mpiexec").read_text(errors="replace"))
     return next((own for own in codes.values() if own), code if code and code > 0 else 1)

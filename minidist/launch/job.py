@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minidist import leftovers
+from minidist import leftovers, recorded
 from minidist.launch import carry, mpiexec
 from minidist.launch.stacks import Frame, ask_for_stacks
 from minidist.launch.worker import write_whole
@@ -50,6 +50,7 @@ class Outcome:
     traceback: str = ""
     frames: list[Frame] = field(default_factory=list)  # where it stood, innermost first
     output: list[str] = field(default_factory=list)  # the last lines it printed in this call
+    operations: list[str] = field(default_factory=list)  # what all ranks did last, if not all came back
 
 
 class Job:
@@ -92,7 +93,7 @@ class Job:
         with open(self.directory / "stderr-0", "wb") as said:
             return subprocess.Popen(
                 worker,
-                env={**mpiexec.outside_any_job(), **path},
+                env={"MINIDIST_RECORDER": str(self.directory), **mpiexec.outside_any_job(), **path},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -167,9 +168,13 @@ class Job:
             why = "hung" if now > limit and failed_at == float("inf") else "stopped"
             results.update({rank: {"ended": why, "frames": stacks[rank]} for rank in unfinished})
         self._read_output(lines, printed, last=True)
-        if unfinished or any(result["ended"] == "died" for result in results.values()):
+        died, told = [rank for rank in range(ranks) if results[rank]["ended"] == "died"], []
+        if unfinished or died:
+            told = recorded.report(mpiexec.recorder_directory(self.directory), died[:1])
             self.kill()
-        return [Outcome(rank, output=list(lines[rank]), **results[rank]) for rank in range(ranks)]
+        return [
+            Outcome(rank, output=list(lines[rank]), operations=told, **results[rank]) for rank in range(ranks)
+        ]
 
     def _collect(self, number: int, ranks: int, results: dict[int, dict[str, Any]]) -> None:
         for rank in range(ranks):

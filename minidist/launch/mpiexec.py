@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from minidist import recorded
 from minidist.errors import UserError
 
 HOW_TO_GET_MPI = (
@@ -60,6 +61,7 @@ def environment(temporary: Path) -> dict[str, str]:
     settings["MINIDIST_TMPDIR"] = os.environ.get("TMPDIR", "")
     settings["TMPDIR"] = str(temporary)
     wanted = {
+        "MINIDIST_RECORDER": str(temporary),  # where ranks keep their last operations (recorded.py)
         # Open MPI: run as root (containers), with more ranks than cores, without probing networks
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -102,6 +104,7 @@ def start(
     with_us: run in mpiexec's process before it begins: `machine.end_with_parent`, or nothing.
     """
     remove_directories_of_the_dead(directory)
+    recorded.remove(recorder_directory(directory))
     with open(directory / "mpiexec", "wb") as said:
         return subprocess.Popen(
             [find_mpiexec(), "-n", str(n), "sh", "-c", ON_EACH_RANK, str(directory), *program],
@@ -124,6 +127,11 @@ def remove_directories_of_the_dead(directory: Path) -> None:
                 pid, where = owner.read_text().split()
                 if where == numbers and not Path("/proc", pid).exists():
                     shutil.rmtree(owner.parent, ignore_errors=True)
+
+
+def recorder_directory(directory: Path) -> Path:
+    """Give the folder in which the ranks of a job keep their last operations: the user's, if there is one."""
+    return Path(os.environ.get("MINIDIST_RECORDER") or directory)
 
 
 def exit_codes(n: int, directory: Path) -> dict[int, int]:

@@ -101,6 +101,8 @@ class Ranks:
         from minidist.comm import guard
 
         rank, raised = comm.rank, None
+        if comm.recorder:
+            comm.recorder.begin_anew()  # what came before was another call's
         write_whole(self.directory / f"thread-{rank}", str(threading.get_ident()).encode())
         watched = guard.watch(comm, self.board) if self.guarded else None
         try:

@@ -186,6 +186,8 @@ def train(
     for epoch, rows, count in plan(options, n, begun, steps, mesh.coordinates["data"], mesh.size("data")):
         inputs = as_model_input(dataset.train_inputs[rows], options.dtype)
         divisor = sync.divisor(len(rows) * targets, count * targets)
+        if comm.recorder:
+            comm.recorder.step = history.steps + 1
         batch = Batch(inputs, dataset.train_labels[rows], divisor)
         loss = replica.forward_backward(batch)
         found = None  # of what is not finite; looked for before the update hides it

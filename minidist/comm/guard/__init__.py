@@ -9,6 +9,7 @@ In exercises, tutorials and tests it is on from the start. It is a listener (`co
     no rank can go on                       told at once, without a time limit                 graph.py, verdict.py
     a request is not used as it must be     told with the line that started it                 requests.py
     a rank lets the others wait             a warning that names it                            listener.py
+    a rank dies                             its last operations, guard or no guard             recorder.py
 
 Whatever is found is told once, in words for the reader of the program (`report.py`). Read `listener.py` next.
 """
