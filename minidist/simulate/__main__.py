@@ -22,10 +22,14 @@ from minidist.simulate.imagine import Imagination, imagine
 from minidist.simulate.job import simulate
 from minidist.simulate.report import tell
 from minidist.split.schedule_times import KNOWN, draw
-from minidist.trace import chrome
+from minidist.trace import chrome, page
+from minidist.trace.page.contents import MOST_RANKS, contents
+from minidist.trace.timeline import Timeline
+from minidist.train import about
 from minidist.train.holdings import kept
 from minidist.train.options import parse
 from minidist.train.report import check_writable, say, write_json
+from minidist.train.stories import worker_story
 from minidist.train.values import whole_number
 
 
@@ -54,6 +58,7 @@ def _own_options() -> argparse.ArgumentParser:
     )
     add("--json", metavar="PATH", help="write the timeline to a file")
     add("--trace", metavar="PATH", help="write it for https://ui.perfetto.dev")
+    add("--report", metavar="PATH", help="write a page on it (.html)")
     return parser
 
 
@@ -63,7 +68,7 @@ def run(arguments: Sequence[str]) -> str:
     options = parse(rest)
     if options.help is not None:
         return options.help
-    for option, path in (("--json", own.json), ("--trace", own.trace)):
+    for option, path in (("--json", own.json), ("--trace", own.trace), ("--report", own.report)):
         if path:
             check_writable(path, option)
     cluster = find_cluster(own.cluster)
@@ -81,9 +86,19 @@ def run(arguments: Sequence[str]) -> str:
         write_json(own.json, timeline.to_dict())
     if own.trace:
         chrome.write(timeline, own.trace)
+    if own.report:
+        write_page(own.report, job, timeline)
     size = job.arrangement.workers // job.arrangement.axes["data"]
     held = [kept(options, job.dataset, job.worker(rank)) for rank in range(size)]
     return tell(timeline, cluster, options.batch, held)
+
+
+def write_page(path: str, job: Imagination, timeline: Timeline) -> None:
+    """Write the page of a simulation; who holds what, of as many workers as it draws."""
+    options, drawn = job.options, range(min(job.arrangement.workers, MOST_RANKS))
+    told = [worker_story(options, job.dataset, job.worker(rank), []) for rank in drawn]
+    plain = about.of_simulation(timeline.facts, options.model, options.batch, told)
+    page.write(contents(timeline, plain), path)
 
 
 def profile_of(name: str, job: Imagination) -> dict[str, Any]:

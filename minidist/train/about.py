@@ -55,9 +55,29 @@ def of_run(result: dict[str, Any], told: Sequence[Story]) -> dict[str, Any]:
     }
 
 
+def of_simulation(facts: dict[str, Any], model: str, examples: int, told: Sequence[Story]) -> dict[str, Any]:
+    """Say it of a simulation, from its timeline's facts and the stories of the workers that are drawn."""
+    step, servers, workers = facts["seconds_per_step"], facts["servers"], facts["ranks"] - facts["servers"]
+    serves: Story = {"row": "server", "column": "", "holds": "its part of the weights", "shares": []}
+    return {
+        "title": f"{title(model, facts['mesh'], servers)}, simulated",
+        "command": facts["command"],
+        "result": [
+            ["time per step", f"{1e3 * step:.3g} ms"],
+            ["examples/s", f"{examples / step:,.0f}"],
+            ["cluster", facts["cluster"]],
+        ],
+        "curves": {},
+        "mesh": mesh([*told, *[serves] * (servers if len(told) == workers else 0)]),
+        "costs": [],
+        "environment": [],
+        "notes": {"timeline": f"Nothing was run. Played: {facts['played']}."},
+    }
+
+
 def title(model: str, axes: dict[str, int], servers: int) -> str:
     """Name a run in a line."""
-    ranks = ", ".join(f"{axis}={size}" for axis, size in axes.items())
+    ranks = ", ".join(f"{axis}={size}" for axis, size in axes.items() if size > 1) or "one rank"
     return f"{model} on {ranks}" + (f" and {servers} server{'s' * (servers > 1)}" if servers else "")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from minidist.comm.threads import run_ranks
+from minidist.simulate.__main__ import run as simulated
 from minidist.trace.page import contents as pages
 from minidist.trace.page import render
 from minidist.trace.timeline import Span, Timeline
@@ -85,6 +86,17 @@ def test_the_page_has_every_span_byte_and_prediction_of_a_run(tmp_path: Path) ->
         assert track["spans"]
         for level in [*track["spans"], *track["layers"], *track["flights"]]:
             assert all(before[1] <= after[0] for before, after in pairwise(level))
+
+
+def test_a_simulation_has_a_page_too(tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+    simulated(
+        ["--ranks", "5", "--sync", "parameter-server", "--mesh", "data=2,pipe=2", "--report", str(path)]
+    )
+    data = data_of(path.read_text(encoding="utf-8"))
+    assert [row["ranks"] for row in data["mesh"]["rows"]] == [[0, 2], [1, 3], [4]]
+    assert len(data["tracks"]) == 5
+    assert sum(map(sum, data["sent"])) > 0
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_training(capsys: pytest.CaptureFixture[str]) -> None:

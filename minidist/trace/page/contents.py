@@ -31,7 +31,8 @@ Levels = list[list[list[Any]]]
 
 def contents(timeline: Timeline, about: dict[str, Any]) -> dict[str, Any]:
     """Give all that a page shows: `about` says what is no part of the timeline (`minidist/train/about.py`)."""
-    ranks = min(timeline.ranks, MOST_RANKS)
+    # Of a simulation only some ranks may have been played.
+    ranks = min(1 + max((span.rank for span in timeline.spans), default=0), MOST_RANKS)
     spans = [span for span in timeline.spans if span.rank < ranks]
     names = _Places()
     origin = timeline.start

@@ -75,6 +75,8 @@ for (const [name, value] of data.result) {
 table("environment", [], data.environment);
 table("costs", ["", "", "messages: predicted", "measured", "ratio", "bytes: predicted", "measured", "ratio",
   "memory: arrays", "process"], data.costs);
+const [ranks, drawn] = data.ranks;
+if (drawn < ranks) data.notes.step = `Of ${ranks.toLocaleString("en")} ranks the first ${drawn} are drawn.`;
 for (const [id, text] of Object.entries(data.notes)) add($(id).closest("section"), "p", text, "note");
 
 const names = data.tracks.map((_, rank) => `rank ${rank}`), places = data.mesh.rows;
