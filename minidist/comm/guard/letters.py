@@ -10,6 +10,8 @@ at the moment between the two answers all of them stood still together. What was
 counts (`counts.py`). Where nothing was, nothing ever will be. While nobody waits that long no letter is written.
 
 Letters travel on the line that ranks have for farewells (`comm/line.py`), in order: none is left unread at the end.
+p ranks that wait write p (p-1) questions and as many answers of some 500 bytes each, after 0.2, 0.6, 1.4, 3, 6.2 s ...
+
 Read next: `counts.py`; and `board.py`, the same by memory.
 """
 
@@ -26,10 +28,9 @@ from minidist.comm.guard import counts as counting
 from minidist.comm.guard.counts import Counts
 from minidist.comm.guard.graph import Operation, Standing, from_plain
 
-FIRST, LONGEST = 0.2, 4.0  # seconds that a rank waits before it asks; and between two times that it asks
-SETTLE = (
-    0.1  # seconds for ranks that still run to come to be stuck as well, so that the report is a whole one
-)
+FIRST, LONGEST = 0.2, 4.0  # seconds before a rank that waits asks; and at most between two times that it does
+SETTLE = 0.1  # seconds for ranks that still run to come to be stuck as well, so that the report is whole
+ANSWERED = 1.0  # seconds in which a rank that waits has answered: who has not then runs
 
 
 class Letters:
@@ -49,7 +50,6 @@ class Letters:
         self.counts.clear()
         self.left: dict[int, Standing] = {}
         self.counts_of_left: dict[int, Counts] = {}
-        self._verdict: CommError | None = None
         self.say("runs")
 
     def say(self, state: str, operations: Sequence[Operation] = ()) -> None:
@@ -58,6 +58,7 @@ class Letters:
         self.version += 1
         self.since = time.monotonic()
         self._ask_at, self._pause = self.since + FIRST, FIRST
+        self._verdict: CommError | None = None
         self._stop_asking()
         if state == "left":
             self._write("left", None, standing=self._standing(), counts=self.counts.as_plain())
@@ -80,16 +81,21 @@ class Letters:
     def _stop_asking(self) -> None:
         self._asked = 0.0  # 0: there is no question
         self._others: set[int] = set()
-        self._answers: dict[int, tuple[int, Standing]] = {}  # rank -> (version, ...)
+        self._answers: dict[int, tuple[int, Standing, float]] = {}  # rank -> (version, ..., since when)
         self._suspects: set[int] = set()  # who is asked a second time
         self._again: dict[int, tuple[int, Counts]] = {}  # and has answered
         self._pointed = False
 
     def standings(self, ranks: Sequence[int]) -> dict[int, Standing]:
-        """Give where these ranks stand; who has not answered runs."""
-        known = {rank: standing for rank, (_, standing) in self._answers.items()} | self.left
-        known[self.me] = Standing(self.me, self.state, self.operations, time.monotonic() - self.since)
-        standings = {rank: known.get(rank, Standing(rank, "runs")) for rank in ranks}
+        """Give where these ranks stand; who has not answered runs, or "may answer" yet."""
+        now = time.monotonic()
+        known = {
+            rank: dataclasses.replace(standing, ago=now - since)
+            for rank, (_, standing, since) in self._answers.items()
+        } | self.left
+        known[self.me] = Standing(self.me, self.state, self.operations, now - self.since)
+        silent = "runs" if self._asked and now - self._asked > ANSWERED else "may answer"
+        standings = {rank: known.get(rank, Standing(rank, silent)) for rank in ranks}
         if self._suspects and len(self._again) == len(self._suspects) - 1:
             counted = {rank: counts for rank, (_, counts) in self._again.items()} | self.counts_of_left
             standings = counting.without_under_way(standings, {**counted, self.me: self.counts})
@@ -107,7 +113,7 @@ class Letters:
         if not self._suspects:
             if self._others <= {*self._answers, *self.left} or time.monotonic() - self._asked > SETTLE:
                 self._suspects = set(found)
-                answered = [standing for _, standing in self._answers.values()]
+                answered = [standing for _, standing, _ in self._answers.values()]
                 operations = [*self.operations, *(op for standing in answered for op in standing.operations)]
                 self._ask(found - {self.me}, wanted=list({(op.key, op.tag) for op in operations}))
             return False
@@ -121,8 +127,8 @@ class Letters:
 
     def decide(self, error: CommError) -> None:
         """Tell all who are stuck the report, which they are to raise."""
+        facts = [str(error), error.kind, list(error.ranks), list(error.lines.items())]
         for rank, (version, _) in self._again.items():
-            facts = [str(error), error.kind, list(error.ranks), list(error.lines.items())]
             self._write("verdict", [rank], version=version, facts=facts)
 
     def decided(self) -> CommError | None:
@@ -144,7 +150,8 @@ class Letters:
             self._write("answer", [rank], number=letter["number"], **facts)
         elif what == "answer" and letter["number"] == self.number:
             if letter["counts"] is None:
-                self._answers[rank] = letter["version"], _standing_from_plain(letter["standing"])
+                standing = _standing_from_plain(letter["standing"])
+                self._answers[rank] = letter["version"], standing, time.monotonic() - standing.ago
             else:
                 self._again[rank] = letter["version"], counting.from_plain(letter["counts"])
         elif what == "look" and not self._suspects:
