@@ -56,7 +56,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Standing:
-    """What one rank does: "runs", "waits" in the first of its operations, "left", or "may answer"."""
+    """What one rank does: "runs", "waits" in the first of its operations, or "left"."""
 
     rank: int
     state: str

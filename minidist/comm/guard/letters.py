@@ -87,15 +87,14 @@ class Letters:
         self._pointed = False
 
     def standings(self, ranks: Sequence[int]) -> dict[int, Standing]:
-        """Give where these ranks stand; who has not answered runs, or "may answer" yet."""
+        """Give where these ranks stand: who has not answered in time runs, who may yet answer is left out."""
         now = time.monotonic()
-        known = {
-            rank: dataclasses.replace(standing, ago=now - since)
-            for rank, (_, standing, since) in self._answers.items()
-        } | self.left
+        in_time = not self._suspects and now - self._asked < ANSWERED
+        known = {} if in_time or not self._asked else {rank: Standing(rank, "runs") for rank in ranks}
+        for rank, (_, standing, since) in self._answers.items():
+            known[rank] = dataclasses.replace(standing, ago=now - since)
         known[self.me] = Standing(self.me, self.state, self.operations, now - self.since)
-        silent = "runs" if self._asked and now - self._asked > ANSWERED else "may answer"
-        standings = {rank: known.get(rank, Standing(rank, silent)) for rank in ranks}
+        standings = {rank: standing for rank, standing in (known | self.left).items() if rank in ranks}
         if self._suspects and len(self._again) == len(self._suspects) - 1:
             counted = {rank: counts for rank, (_, counts) in self._again.items()} | self.counts_of_left
             standings = counting.without_under_way(standings, {**counted, self.me: self.counts})
