@@ -21,14 +21,16 @@ from minidist.simulate.costs import counted
 from minidist.simulate.imagine import Imagination, imagine
 from minidist.simulate.job import simulate
 from minidist.simulate.report import tell
-from minidist.split.schedule_times import KNOWN, draw
+from minidist.split.schedule_times import KNOWN, as_run, draw
 from minidist.trace import chrome, page
 from minidist.trace.page.contents import MOST_RANKS, contents
+from minidist.trace.plot.one_page import check_picture, one_page, save
+from minidist.trace.plot.timeline import timeline as draw_timeline
 from minidist.trace.timeline import Timeline
 from minidist.train import about
 from minidist.train.holdings import kept
 from minidist.train.options import parse
-from minidist.train.report import check_writable, say, write_json
+from minidist.train.report import check_writable, say, write_json, write_whole
 from minidist.train.stories import worker_story
 from minidist.train.values import whole_number
 
@@ -58,6 +60,7 @@ def _own_options() -> argparse.ArgumentParser:
     )
     add("--json", metavar="PATH", help="write the timeline to a file")
     add("--trace", metavar="PATH", help="write it for https://ui.perfetto.dev")
+    add("--plot", metavar="PATH", help="draw it on one page: .png, .svg or .pdf")
     add("--report", metavar="PATH", help="write a page on it (.html)")
     return parser
 
@@ -68,9 +71,12 @@ def run(arguments: Sequence[str]) -> str:
     options = parse(rest)
     if options.help is not None:
         return options.help
-    for option, path in (("--json", own.json), ("--trace", own.trace), ("--report", own.report)):
+    outputs = (("--json", own.json), ("--trace", own.trace), ("--plot", own.plot), ("--report", own.report))
+    for option, path in outputs:
         if path:
             check_writable(path, option)
+    if own.plot:
+        check_picture(own.plot)
     cluster = find_cluster(own.cluster)
     job = imagine(options, own.ranks, cluster.places(own.ranks), cluster.shared_memory)
     costs = counted(cluster)
@@ -86,6 +92,8 @@ def run(arguments: Sequence[str]) -> str:
         write_json(own.json, timeline.to_dict())
     if own.trace:
         chrome.write(timeline, own.trace)
+    if own.plot:
+        write_picture(one_page(timeline), own.plot)
     if own.report:
         write_page(own.report, job, timeline)
     size = job.arrangement.workers // job.arrangement.axes["data"]
@@ -136,6 +144,7 @@ def draw_schedule(arguments: Sequence[str]) -> str:
         metavar="V",
         help="interleaved: stages a rank (2)",
     )
+    add("--plot", metavar="PATH", help="draw it as a picture: .png, .svg or .pdf")
     own = parser.parse_args(arguments)
     interleaved = own.schedule == "interleaved"
     if own.chunks is not None and own.chunks > 1 and not interleaved:
@@ -143,7 +152,17 @@ def draw_schedule(arguments: Sequence[str]) -> str:
             f"--chunks {own.chunks} needs --schedule interleaved; {own.schedule} has one stage a rank"
         )
     chunks = own.chunks or (2 if interleaved else 1)
-    return draw("1f1b" if interleaved else own.schedule, own.pipe, own.microbatches, chunks)
+    which = "1f1b" if interleaved else own.schedule, own.pipe, own.microbatches, chunks
+    if own.plot:
+        check_writable(own.plot, "--plot")
+        check_picture(own.plot)
+        write_picture(draw_timeline(as_run(*which)), own.plot)
+    return draw(*which)
+
+
+def write_picture(figure: Any, path: str) -> None:
+    """Write a picture to a file, complete or not at all."""
+    write_whole(path, "--plot", lambda part: save(figure, part, Path(path).suffix))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

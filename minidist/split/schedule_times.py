@@ -36,6 +36,7 @@ from minidist.split.schedules import (
     pipedream,
     with_messages,
 )
+from minidist.trace import timeline as trace
 
 UNIT: dict[type, int] = {Forward: 1, Backward: 2, BackwardInput: 1, BackwardWeight: 1, Update: 0}
 LETTER: dict[type, str] = {Forward: "F", Backward: "B", BackwardInput: "B", BackwardWeight: "W"}
@@ -153,6 +154,41 @@ def draw(name: str, stages: int, microbatches: int, chunks: int = 1) -> str:
     for rank, program in enumerate(programs):
         lines.append(f"rank {rank}: idle {timeline.bubble(rank)}, alive at most {peak_live(program)}")
     return "\n".join(lines)
+
+
+KIND: dict[type, str] = {
+    Forward: "forward",
+    Backward: "backward",
+    BackwardInput: "backward",
+    BackwardWeight: "weights",
+    Update: "update",
+}
+
+
+def as_run(name: str, stages: int, microbatches: int, chunks: int = 1) -> trace.Timeline:
+    """Give the timeline of a schedule as pictures draw it; its times are those of a chunk's forward."""
+    programs = [with_messages(KNOWN[name], stages, rank, microbatches, chunks) for rank in range(stages)]
+    spans = [
+        trace.Span(
+            rank,
+            KIND[type(what)],
+            KIND[type(what)],
+            start,
+            end,
+            None,
+            what.microbatch,
+            getattr(what, "chunk", None),
+        )
+        for rank, rows in enumerate(simulate(programs).ranks)
+        for start, end, what in rows
+        if end > start
+    ]
+    facts = {
+        "simulated": True,
+        "schedule": "interleaved" if chunks > 1 else name,
+        "unit": "time, of which a forward takes 1",
+    }
+    return trace.Timeline(stages, spans, facts=facts)
 
 
 def main(arguments: Sequence[str]) -> int:

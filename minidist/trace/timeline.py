@@ -10,7 +10,7 @@ Read next: `minidist/plan/simulate.py`, which makes timelines without running an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -84,19 +84,23 @@ class Timeline:
         """When the last span ended."""
         return max((span.stop for span in self.spans), default=0.0)
 
+    def of_ranks(self) -> list[list[Span]]:
+        """Give each rank's spans, but for what is in flight beside them."""
+        found: list[list[Span]] = [[] for _ in range(self.ranks)]
+        for span in self.spans:
+            if span.kind != FLIGHT:
+                found[span.rank].append(span)
+        return found
+
     def seconds(self) -> dict[str, np.ndarray]:
         """Give the seconds of each kind that occurs, as float64 of shape (ranks,): at each moment the innermost counts.
 
         What is in flight is left out, so the kinds add up to the time that is in any span.
         """
         found: dict[str, np.ndarray] = {}
-        of_rank: list[list[Span]] = [[] for _ in range(self.ranks)]
-        for span in self.spans:
-            if span.kind != FLIGHT:
-                of_rank[span.rank].append(span)
-        for rank, spans in enumerate(of_rank):
-            for kind, seconds in _innermost(spans).items():
-                found.setdefault(kind, np.zeros(self.ranks))[rank] = seconds
+        for rank, spans in enumerate(self.of_ranks()):
+            for span, start, stop in innermost(spans):
+                found.setdefault(span.kind, np.zeros(self.ranks))[rank] += stop - start
         return {kind: found[kind] for kind in KINDS if kind in found}
 
     def bubble(self) -> np.ndarray:
@@ -138,25 +142,22 @@ class Timeline:
         return timeline
 
 
-def _innermost(spans: Iterable[Span]) -> dict[str, float]:
-    """Give the seconds of each kind on one rank, where of spans that lie in one another the inner one counts."""
-    seconds: dict[str, float] = {}
+def innermost(spans: Iterable[Span]) -> Iterator[tuple[Span, float, float]]:
+    """Cut one rank's time into pieces, each (span, start, stop): of spans that lie in one another the inner one."""
     around: list[Span] = []  # those that have begun, the innermost last
     now = -np.inf
-
-    def until(time: float) -> None:
-        nonlocal now
-        if around and time > now:
-            seconds[around[-1].kind] = seconds.get(around[-1].kind, 0.0) + time - now
-        now = max(now, time)
-
     for span in sorted(spans, key=lambda span: (span.start, -span.stop)):
         while around and around[-1].stop <= span.start:
-            until(around[-1].stop)
-            around.pop()
-        until(span.start)
+            over = around.pop()
+            if over.stop > now:
+                yield over, max(now, over.start), over.stop
+                now = over.stop
+        if around and span.start > now:
+            yield around[-1], now, span.start
+        now = max(now, span.start)
         around.append(span)
     while around:
-        until(around[-1].stop)
-        around.pop()
-    return seconds
+        over = around.pop()
+        if over.stop > now:
+            yield over, now, over.stop
+            now = over.stop

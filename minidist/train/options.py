@@ -181,6 +181,7 @@ def _parser(everything: bool) -> argparse.ArgumentParser:
     )
     add("--tensorboard", metavar="DIR", help=rest("write losses and more for TensorBoard while it trains"))
     add("--report", metavar="PATH", help=rest("write a page (.html) on the run: result, timeline, costs"))
+    add("--plot", metavar="PATH", help=rest("draw what every rank did, on one page: .png, .svg or .pdf"))
     add("--explain", action="store_true", help=rest("do not train: say who holds and sends what"))
     add(
         "--guard",
@@ -235,7 +236,7 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     for name, owner in (("hidden", "mlp"), *((name, "gpt") for name, _, _ in GPT_SIZES)):
         if getattr(options, name) is not None and options.model != owner:
             raise UserError(f"--{name} is a size of the {owner}; leave it out, or say --model {owner}")
-    for output in ("json", "trace", "report", "tensorboard"):
+    for output in ("json", "trace", "plot", "report", "tensorboard"):
         if options.explain and getattr(options, output) is not None:
             raise UserError(
                 f"--explain trains nothing, so there is no result to write: leave --{output} out, or --explain"

@@ -1,4 +1,4 @@
-"""What a run shows besides its numbers, by `--trace` and `--report`: how it is recorded, and who makes what of it.
+"""What a run shows besides numbers, by `--trace`, `--plot`, `--report`: how it is recorded, and who makes it.
 
 Every rank records (minidist/trace/record.py) if anything was asked for, and nothing is in its way if not. After the
 training rank 0 gets the timeline of all ranks, and hands it to each output that was asked for.
@@ -7,6 +7,7 @@ training rank 0 gets the timeline of all ranks, and hands it to each output that
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from minidist.comm import Communicator
@@ -15,6 +16,7 @@ from minidist.sync.server import Server
 from minidist.trace import chrome, page
 from minidist.trace.gather import gather
 from minidist.trace.page.contents import contents
+from minidist.trace.plot.one_page import check_picture, one_page, save
 from minidist.trace.record import Recorder
 from minidist.trace.timeline import Timeline
 from minidist.train import about
@@ -22,7 +24,7 @@ from minidist.train.report import check_writable, write_whole
 from minidist.train.setup import Setup
 from minidist.train.stories import Story
 
-OUTPUTS = ("trace", "report")  # options with the path of a file that is made of the run's timeline
+OUTPUTS = ("trace", "plot", "report")  # options with the path of a file that is made of the run's timeline
 
 
 def check(options: argparse.Namespace) -> None:
@@ -30,6 +32,8 @@ def check(options: argparse.Namespace) -> None:
     for name in OUTPUTS:
         if (path := getattr(options, name)) is not None:
             check_writable(path, f"--{name}")
+    if options.plot is not None:
+        check_picture(options.plot)
 
 
 def recorder(options: argparse.Namespace, comm: Communicator) -> Recorder | None:
@@ -86,7 +90,10 @@ def show(
     timeline.facts.update(
         command=about.command("minidist.train"),
         **{name: result[name] for name in ("mode", "mesh", "sync", "servers", "model", "transport")},
+        schedule=options.schedule if "pipe" in result["mesh"] else None,
+        zero=options.zero,
         losses=result["loss_history"],
+        accuracy=result["accuracy"],
         seconds=result["seconds"],
         of_steps=result["steps"],
     )
@@ -95,3 +102,6 @@ def show(
     if options.report is not None:
         plain = contents(timeline, about.of_run(result, told))
         write_whole(options.report, "--report", lambda path: page.write(plain, path))
+    if options.plot is not None:
+        drawn, suffix = one_page(timeline), Path(options.plot).suffix
+        write_whole(options.plot, "--plot", lambda path: save(drawn, path, suffix))
