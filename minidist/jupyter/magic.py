@@ -20,7 +20,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics as Base
-from IPython.core.magic import line_cell_magic, magics_class, no_var_expand
+from IPython.core.magic import line_cell_magic, magics_class
 
 from minidist.errors import UserError
 from minidist.jupyter import cell as cells
@@ -43,7 +43,6 @@ class Magics(Base):
     shell: Any  # IPython's
     kept: list[cells.Variables] | None = None  # of ranks that are threads, from cell to cell
 
-    @no_var_expand
     @line_cell_magic
     def mpi(self, line: str, cell: str | None = None) -> None:
         """Run a cell, or a program, on ranks.
@@ -77,7 +76,7 @@ class Magics(Base):
                 f"--with {missing[0]}: the notebook has no {missing[0]}; run the cell that makes it first"
             )
         text = "\n" + cell  # the magic's line is the first that the reader sees
-        name = f"cell [{self.shell.execution_count}]"
+        name = f"cell [{len(notebook.get('In', '?')) - 1}]"
         check_syntax(text, name)
         cells.remember(text, name)
         arguments = (text, name, {key: notebook[key] for key in given.given}, given.wanted)

@@ -16,7 +16,7 @@ def guess(mine: float | None, right: float, unit: str = "") -> None:
 
     A guess within 5 % counts as right.
     """
-    answer = f"{right:,.4g} {unit}".strip() if isinstance(right, float) else f"{right:,} {unit}".strip()
+    answer = f"{right:,.0f} {unit}".strip() if abs(right) >= 1000 else f"{right:.4g} {unit}".strip()
     if mine is None:
         print(
             f"It is {answer}. (Next time guess first: it is how one finds out what one has not understood.)"

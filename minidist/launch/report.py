@@ -3,6 +3,7 @@
 Used by `launch()` and by the pytest plugin.
 """
 
+import re
 from collections.abc import Sequence
 
 from minidist.launch.job import Outcome
@@ -29,7 +30,7 @@ def explain(outcomes: Sequence[Outcome], transport: str, timeout: float, with_ou
         parts.append(f"rank {first.rank} of {size} on {transport}: {said}")
         if first.traceback:
             parts.append(first.traceback)
-        same = [other for other in blamed[1:] if (other.type, other.message) == (first.type, first.message)]
+        same = [other for other in blamed[1:] if _without_rank(other) == _without_rank(first)]
         if same:
             parts.append(f"(the same on {_ranks(same)})")
         parts += [f"rank {other.rank}: {other.message}" for other in blamed[1:] if other not in same]
@@ -40,13 +41,16 @@ def explain(outcomes: Sequence[Outcome], transport: str, timeout: float, with_ou
                 parts.append(f"rank {other.rank} {verb} {where(other.frames)}")
         elif first.ended == "hung":
             parts.append(f"rank {other.rank} has finished")
-    if first.ended in ("died", "hung"):
-        parts += first.operations
     for outcome in outcomes:
         if with_output and outcome.output:
             parts.append(f"last lines printed by rank {outcome.rank}:")
             parts += [f"    {line}" for line in outcome.output]
     return "\n".join(parts)
+
+
+def _without_rank(outcome: Outcome) -> tuple[str, str]:
+    """Return what a rank failed of, without its own number, in which alone many messages differ."""
+    return outcome.type, re.sub(rf"\brank {outcome.rank}\b", "this rank", outcome.message)
 
 
 def _ranks(outcomes: Sequence[Outcome]) -> str:
