@@ -23,8 +23,10 @@ from minidist.split.gather import whole_weights
 from minidist.split.replica import Batch
 from minidist.sync.parameter_server import Link
 from minidist.sync.server import Server
+from minidist.trace.record import Recorder
 from minidist.trace.shares import Shares
 from minidist.train import explain, mode_options, nonfinite, see, stories
+from minidist.train.accuracy import AccuracyCurve
 from minidist.train.agree import agree
 from minidist.train.arrangement import Arrangement, arrange
 from minidist.train.forecast import forecast, forecast_server, total
@@ -115,7 +117,7 @@ def run_with(
             say(explain.tell(options, dataset, arrangement, setup, told))
         return {}
     with see.recording(recorder, setup):
-        history, seconds, waited = train(options, dataset, setup, keeping, shares, scalars)
+        history, seconds, waited = train(options, dataset, setup, keeping, shares, scalars, recorder)
     timeline = see.collect(recorder)
     costs = costs_of_all(comm, history.sent, total(occasions))
     if keeping.stopped:
@@ -141,6 +143,7 @@ def run_with(
         "loss_history": history.losses,
         "grad_norm_history": history.norms,
         "accuracy": accuracy,
+        "accuracy_history": [*history.accuracies, (len(history.losses), accuracy)],
         "test_targets": dataset.test_labels.size,
         "examples_per_second": history.examples / seconds,
         "seconds": seconds,
@@ -161,6 +164,7 @@ def train(
     keeping: Keeping,
     shares: Shares | None = None,
     scalars: Scalars | None = None,
+    recorder: Recorder | None = None,
 ) -> tuple[History, float, float]:
     """Train; return the history, the seconds that it took, and how many of them this rank was waiting."""
     mesh, sync, replica = setup.mesh, setup.sync, setup.replica
@@ -179,6 +183,7 @@ def train(
     if scalars:
         scalars.begin(begun, epoch_steps)
     watch = Watch(setup, options.check_every, n) if options.check_every else None
+    curve = AccuracyCurve(options, dataset, setup, recorder)
     before = sent_so_far(comm)
     comm.barrier(purpose="control")  # so nobody's first step counts in what another sends before its own
     began, waited = time.perf_counter(), comm.progress.seconds
@@ -206,17 +211,20 @@ def train(
             ranks.step(history.steps, last, sync.lockstep)
         if scalars:
             scalars.step(history)
+        curve.step(history.steps, last)
         if last:
             break
     if watch:
         watch.finish()
     sync.finish()
     history.finish()
-    history.sent = sent_so_far(comm) - before - keeping.sent
+    history.sent = sent_so_far(comm) - before - keeping.sent - curve.sent
+    history.accuracies = curve.points
     if scalars:
         scalars.step(history)
     history.sent[PURPOSES.index("guard")] = 0  # what is sent to watch a training is no part of it
-    return history, time.perf_counter() - began, comm.progress.seconds - waited
+    waited = comm.progress.seconds - waited - curve.waited
+    return history, time.perf_counter() - began - curve.seconds, waited
 
 
 def plan(

@@ -46,7 +46,7 @@ def of_run(result: dict[str, Any], told: Sequence[Story]) -> dict[str, Any]:
         ],
         "curves": {
             "loss": list(enumerate(result["loss_history"], 1)),
-            "accuracy": [(steps, result["accuracy"])],
+            "accuracy": result["accuracy_history"],
         },
         "mesh": mesh(told),
         "costs": costs(result, told),

@@ -19,12 +19,14 @@ class History:
     losses: of the global batch: the mean over its targets.
     norms: of the gradient that the first replica applied (in lockstep they are all equal).
     progress: what is shown meanwhile.
+    accuracies: (step, share of test targets that are right), where it was looked at; written down at the end.
     sent: by this rank in all steps, messages and bytes of each purpose; written down at the end.
     """
 
     def __init__(self, comm: Communicator, steps: int, shown: bool) -> None:
         self.losses: list[float] = []
         self.norms: list[float] = []
+        self.accuracies: list[tuple[int, float]] = []
         self.examples = 0
         self.sent = np.zeros((len(PURPOSES), 2), np.int64)
         self.progress = Progress(comm, steps, shown)

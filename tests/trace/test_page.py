@@ -88,6 +88,25 @@ def test_the_page_has_every_span_byte_and_prediction_of_a_run(tmp_path: Path) ->
             assert all(before[1] <= after[0] for before, after in pairwise(level))
 
 
+@pytest.mark.parametrize("mode", [("--zero", "2"), ("--mode", "pipeline"), ("--mode", "averaging")])
+def test_looking_at_the_accuracy_after_each_epoch_changes_no_number(
+    tmp_path: Path, mode: tuple[str, ...]
+) -> None:
+    options = [*mode, "--steps", "6", "--batch", "500", "--json", str(tmp_path / "run.json")]
+    data = data_of(trained(tmp_path / "run.html", 2, *options))
+    with_page = json.loads((tmp_path / "run.json").read_text())
+    assert run_ranks(lambda comm: main(["--quiet", *options]), 2) == [0, 0]
+    without = json.loads((tmp_path / "run.json").read_text())
+    for name in ("loss_history", "parameters_sha256", "accuracy", "sent_in_steps"):
+        assert with_page[name] == without[name], name
+    assert [sum(row) for row in data["sent"]] == [
+        sum(of.values()) for of in without["sent_in_steps"]["bytes"]
+    ]
+    steps = [step for step, _ in data["curves"]["accuracy"]]
+    assert steps == ([6] if "averaging" in mode else [3, 6])
+    assert data["curves"]["accuracy"][-1][1] == without["accuracy"]
+
+
 def test_a_simulation_has_a_page_too(tmp_path: Path) -> None:
     path = tmp_path / "run.html"
     simulated(
