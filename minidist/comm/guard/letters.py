@@ -29,7 +29,9 @@ from minidist.comm.guard.counts import Counts
 from minidist.comm.guard.graph import Operation, Standing, from_plain
 
 FIRST, LONGEST = 0.2, 4.0  # seconds before a rank that waits asks; and at most between two times that it does
-SETTLE = 0.1  # seconds for ranks that still run to come to be stuck as well, so that the report is whole
+# Seconds for ranks that still run to come to be stuck as well, so that the report is a whole one; fewer where a rank
+# has left: who waits for it would soon end the job by itself (`comm/leaving.py`), with less to say.
+SETTLE, SETTLE_LEFT = 0.5, 0.1
 ANSWERED = 1.0  # seconds in which a rank that waits has answered: who has not then runs
 
 
@@ -110,7 +112,8 @@ class Letters:
                 self._write("look", [min(found)])
             return False
         if not self._suspects:
-            if self._others <= {*self._answers, *self.left} or time.monotonic() - self._asked > SETTLE:
+            settle = SETTLE_LEFT if self.left else SETTLE
+            if self._others <= {*self._answers, *self.left} or time.monotonic() - self._asked > settle:
                 self._suspects = set(found)
                 answered = [standing for _, standing, _ in self._answers.values()]
                 operations = [*self.operations, *(op for standing in answered for op in standing.operations)]
