@@ -98,6 +98,8 @@ class Show(Listener):
                 raise UserError(
                     f"{name} is {type(array).__name__}, expected a NumPy array, which changes in place"
                 )
+            if array.dtype.kind not in "biuf":
+                raise UserError(f"{name} has dtype {array.dtype}, and only real numbers can be shown")
             if array.size > MOST:
                 raise UserError(
                     f"{name} has {array.size:,} numbers, and {MOST:,} are the most that can be shown"
@@ -129,15 +131,15 @@ class Show(Listener):
         members, kind = event.communicator.members, event.operation
         source = self._sources.pop(id(event), event.peer) if kind in ("recv", "sendrecv") else None
         dest = event.peer if kind == "send" else event.dest
+        here = {member: rank for rank, member in enumerate(self.comm.members)}
         self._done.append(
             {
                 "call": event.call,
                 "group": [str(event.communicator.key), event.sequence],
-                "members": list(members),
-                "source": None if source is None else members[source],
-                "dest": None if dest is None else members[dest],
+                "source": None if source is None else here.get(members[source]),
+                "dest": None if dest is None else here.get(members[dest]),
                 "tag": event.tag,
-                "began": self._began.pop(id(event)),
+                "began": self._began.pop(id(event), len(self._done)),
             }
         )
         self._look()
@@ -205,17 +207,19 @@ def levels(done: list[list[dict[str, Any]]]) -> list[list[int]]:
                 way = (record["group"][0], record["source"], rank, record["tag"])
                 waits_for[rank, n] = [sends[way].pop(0)] if sends.get(way) else []
     at: list[list[int]] = [[] for _ in done]
-    moved = True
-    while moved:
-        moved = False
-        for rank, records in enumerate(done):
-            while len(at[rank]) < len(records):
-                place = rank, len(at[rank])
-                others = waits_for.get(place, [])
-                begins = [(other, done[other][n]["began"]) for other, n in others]
-                if any(len(at[other]) < began for other, began in begins):
-                    break  # whom it waits for has not come so far
-                after = [at[other][began - 1] if began else 0 for other, began in begins]
-                at[rank].append(1 + max([*after, at[rank][-1] if at[rank] else 0]))
-                moved = True
+
+    def place(rank: int) -> bool:
+        """Place a rank's next operation, unless one that it waits for has not come so far."""
+        n = len(at[rank])
+        begins = [(other, done[other][m]["began"]) for other, m in waits_for.get((rank, n), [])]
+        if any(len(at[other]) < began for other, began in begins):
+            return False
+        after = [at[other][began - 1] if began else 0 for other, began in begins]
+        at[rank].append(1 + max([*after, *at[rank][-1:]], default=0))
+        return True
+
+    while waiting := [rank for rank, records in enumerate(done) if len(at[rank]) < len(records)]:
+        if not any(place(rank) for rank in waiting):
+            # Messages under one tag were not completed in the order in which they were begun: who is whose is a guess.
+            at[waiting[0]].append(1 + max(at[waiting[0]], default=0))
     return at

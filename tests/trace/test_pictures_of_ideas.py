@@ -264,6 +264,6 @@ def test_the_crossover_is_where_the_formulas_cross():
     (size,) = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     # 4 a + 4 n/B = 6 a + 1.5 n/B
     assert size == pytest.approx(2 * 1e-4 * 1e8 / 2.5, rel=1e-6)
-    assert any("The fastest: tree; from 8 kB on ring" in text for text in texts)
+    assert any("The fastest: tree; from 8 kB on ring" in " ".join(text.split()) for text in texts)
     texts_of(plot.ring_or_tree(lambda nbytes, way: 0.0, measured={"mpi": [(1e3, 1e-6), (1e9, 100.0)]}))
     texts_of(plot.ring_or_tree(lambda nbytes, way: 0.0))

@@ -115,3 +115,17 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence():
         step_through(lambda comm, show: show(x=1.0), 1)
     with pytest.raises(UserError, match="x has 5,000 numbers, and 4,096 are the most"):
         step_through(lambda comm, show: show(x=np.zeros(5000)), 1)
+
+
+def test_messages_of_one_tag_that_are_waited_for_in_any_order_are_shown_too():
+    def program(comm, show):
+        got = np.zeros((2, 2000))
+        show(got=got)
+        requests = [comm.irecv(got[n], 1 - comm.rank) for n in (0, 1)]
+        requests += [comm.isend(np.full(2000, 1.0 + n), 1 - comm.rank) for n in (0, 1)]
+        for request in reversed(requests):
+            request.wait()
+
+    for _ in range(5):
+        held = step_through(program, 2).held
+        assert all((held[-1][rank]["got"].reshape(2, -1).T == [1, 2]).all() for rank in (0, 1))

@@ -9,7 +9,8 @@ Each takes a run (a `Timeline`, real or simulated), or several to compare, and g
     memory         what each rank held over time
     one_page       all of these on one page, of one run
 
-The others draw ideas, from live objects. Read next: `style.py`, then `timeline.py`.
+The others draw ideas, from the objects themselves: `who_read`, `tape`, `cut_weight`, `buckets`, `memory_bars`,
+`wait_graph`, `ring_or_tree`, `paths`; they begin with `boxes.py`. Read next: `style.py`, then `timeline.py`.
 """
 
 from minidist.trace.plot.buckets import buckets

@@ -14,7 +14,6 @@ from minidist.trace.plot import style
 LETTER = 0.085  # inches of a letter of the smallest text, more than most take
 LINE = 0.2  # inches from one line of text to the next
 EDGE = 0.12  # inches that stay free around a picture
-LIGHT = ("#8FC1E3", "#F5B98A", "#9ADBC3", "#E6C3D8", "#FFE08A", "#D9EEF9", "#C4C4C4", "#F8F3A6")
 HATCHES = ("", "//", "..", "xx", "\\\\", "oo", "--", "++")
 
 
@@ -32,8 +31,11 @@ def canvas(height: float, title: str) -> tuple[Any, Any]:
 
 def look(rank: int) -> dict[str, Any]:
     """Give a rank's colour and hatching."""
-    turn = rank // len(LIGHT)
-    return {"facecolor": LIGHT[rank % len(LIGHT)], "hatch": HATCHES[(rank + turn) % len(HATCHES)]}
+    turn = rank // len(style.CYCLE)
+    return {
+        "facecolor": style.lighter(style.CYCLE[rank % len(style.CYCLE)], 0.55),
+        "hatch": HATCHES[(rank + turn) % len(HATCHES)],
+    }
 
 
 def box(

@@ -46,7 +46,7 @@ def memory_bars(
     """
     ax = style.axes_in(ax, 1.35 + 0.36 * len(held))
     most = max((sum(part.nbytes for part in parts) for parts in held.values()), default=0)
-    unit, word = _unit(most)
+    unit, word = style.bytes_unit(most)
     looks = iter(OTHER * len(held))
     drawn: dict[str, Any] = {}
     of = dict(KNOWN)
@@ -77,11 +77,3 @@ def memory_bars(
         frameon=False,
     )
     return figure
-
-
-def _unit(most: float) -> tuple[float, str]:
-    """Choose a unit in which the largest number has few digits."""
-    for unit, word in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if most >= unit:
-            return unit, word
-    return 1.0, "bytes"

@@ -27,7 +27,7 @@ def ring_or_tree(
     seconds: Callable[[int, str], float],
     ways: Sequence[str] = WAYS,
     measured: Mapping[str, Sequence[tuple[int, float]]] | None = None,
-    title: str = "All-reduce: which way is the fastest?",
+    title: str = "All-reduce",
     ax: Axes | None = None,
 ) -> Any:
     """Draw seconds(nbytes, way) from 8 bytes to 256 MB, and measured points beside it; give the figure.
@@ -65,7 +65,7 @@ def ring_or_tree(
     first = min(times, key=lambda way: times[way][0])
     style.letter(
         ax,
-        f"{title}\nThe fastest: {first}{'; ' + said if said else ', at every size'}",
+        f"{title}. The fastest: {first}{'; ' + said if said else ', at every size'}",
         "size of the vector",
         "time",
     )
