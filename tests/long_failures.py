@@ -8,6 +8,7 @@ temporary folder? The time from the injection to the end of the last process is 
 """
 
 import collections
+import glob
 import os
 import random
 import re
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from minidist import leftovers
 from minidist.launch import mpiexec
 
 PROGRAM = Path(__file__).parent / "failures" / "injected.py"
@@ -56,6 +58,11 @@ def report(request):
         print("\n" + "\n".join(lines))
 
 
+def remains() -> set[str]:
+    """List what MPI may have left on this machine."""
+    return {path for pattern in leftovers.REMAINS for path in glob.glob(pattern)}
+
+
 class Injected:
     """A training that fails, and what is left of it."""
 
@@ -65,7 +72,7 @@ class Injected:
         self.temporary.mkdir()
         self.stamps.mkdir()
         self.marker = f"INJECT_STAMPS={self.stamps}"
-        self.memory = set(os.listdir("/dev/shm"))
+        self.before = remains()
         options = [
             "--epochs",
             "1000",
@@ -138,7 +145,14 @@ class Injected:
         stamps = [float(file.read_text()) for file in self.stamps.iterdir()]
         assert stamps or began, f"nothing was injected:\n{err}"
         times[self.launcher].append((ended - (began or min(stamps)), self.inject))
-        left = [*(set(os.listdir("/dev/shm")) - self.memory), *os.listdir(self.temporary)]
+        left = [
+            *(remains() - self.before - leftovers.in_use()),
+            *os.listdir(self.temporary),
+        ]  # others may run jobs
+        if self.launcher == "mpiexec" and self.inject.split()[1] in ("import", "start", "never"):
+            left = [
+                name for name in left if not name.startswith(leftovers.PROCESSORS)
+            ]  # the next job removes it
         if (
             self.process.returncode < 0
         ):  # the launcher itself was killed: its folder is removed by the next one

@@ -78,7 +78,7 @@ def install(world: MPI.Intracomm) -> None:
     line.connect(world)
     line.on("failed", _failed.__setitem__)
     line.on("finished", _hear_farewell)
-    leftovers.unlink_shared_memory()
+    leftovers.unlink_own()
     if world.Get_rank() == 0:
         leftovers.sweep()
     sys.excepthook = _uncaught

@@ -17,6 +17,7 @@ import time
 import traceback
 from types import TracebackType
 
+from minidist import leftovers
 from minidist.errors import UserError
 
 
@@ -63,4 +64,5 @@ def _uncaught(kind: type[BaseException], error: BaseException, tb: TracebackType
     sys.stdout.flush()
     print("\n".join(f"[rank {rank}] {line}" for line in text.splitlines()), file=sys.stderr, flush=True)
     time.sleep(0.1)  # for mpiexec to pass that on
+    leftovers.unlink_own()
     os.kill(os.getpid(), signal.SIGTERM)

@@ -21,7 +21,7 @@ except UserError as without:
     pytest.skip(str(without), allow_module_level=True)
 
 START = """
-import os, signal, sys, time
+import glob, os, signal, sys, time
 import numpy as np
 from minidist.comm import world
 from minidist.errors import UserError
@@ -183,11 +183,14 @@ def test_a_rank_that_is_killed_ends_the_job_and_leaves_no_file(run):
     code, out, _ = run("""
 if comm.rank == 2:
     print(*[line.split()[5] for line in open("/proc/self/maps") if "/dev/shm/mpich_shm_" in line])
+    helper = f"/proc/{os.getppid()}/fd/"
+    print(*[file for file in map(os.readlink, glob.glob(helper + "*")) if "hydra_hwloc_xmlfile" in file])
     os.kill(os.getpid(), signal.SIGKILL)
 comm.barrier()
 """)
     assert code != 0
-    assert not [path for path in out.split() if Path(path).exists()]
+    paths = out.replace(" (deleted)", "").split()
+    assert not [path for path in paths if Path(path).exists()]
 
 
 @pytest.mark.parametrize(
