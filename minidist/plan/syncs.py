@@ -72,6 +72,12 @@ def averaged(mesh: Mesh, groups: Sequence[Group], vectors: int) -> list[Sent]:
     ]
 
 
+def own_loss(mesh: Mesh) -> list[Sent]:
+    """Say what it takes that all ranks of a replica which steps on its own know its loss (`train/nonfinite.py`)."""
+    axes = "+".join(axis for axis in mesh.axes if axis != "data")
+    return [Sent(axes, "control", "the replica's loss", all_reduced(mesh.replica(), 1, 8))]
+
+
 def norm(mesh: Mesh) -> list[Sent]:
     """Say what the norm of a gradient takes that is spread over a replica."""
     axes = "+".join(axis for axis in mesh.axes if axis != "data")

@@ -98,7 +98,7 @@ class PipeDream(PipelineParallel):
         self.run(program, batches)
         if not batches:
             self.end()
-        return sum(loss * batches[m].count for m, loss in self._losses.items()) / max(1, sum(counts))
+        return sum(loss * batches[m].count for m, loss in self.losses.items()) / max(1, sum(counts))
 
     def forward(self, m: int, chunk: int) -> None:
         """As in other schedules, and note with which weights."""

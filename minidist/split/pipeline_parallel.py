@@ -97,7 +97,7 @@ class PipelineParallel(Replica):
         self._live: dict[Key, tuple[Any, Any]] = {}  # input and output of each forward
         self._deferred: dict[Key, list[WeightPart]] = {}
         self._last: dict[Parameter, Key] = {}  # which backward makes its gradient final, if this run does
-        self._losses: dict[int, float] = {}  # by microbatch, where the last virtual stage is
+        self.losses: dict[int, float] = {}  # by microbatch, where the last virtual stage is
 
     def forward_backward(self, batch: Batch) -> float:
         """Make the gradients of this rank's stage; give the loss where the last stage is, and 0.0 elsewhere."""
@@ -109,7 +109,7 @@ class PipelineParallel(Replica):
             program = self.program(self.schedule, len(batches))
             self._last = last_uses(program, self.stage) if number == len(pieces) else {}
             self.run(program, batches)
-            total += sum(self._losses.values())
+            total += sum(self.losses.values())
         self.end()
         return total
 
@@ -137,7 +137,7 @@ class PipelineParallel(Replica):
     def run(self, program: Program, batches: Sequence[Batch], training: bool = True) -> None:
         """Carry out a rank's instructions. One receive is always posted ahead, to be filled while the rank computes."""
         self._batches, self._training = batches, training
-        self._losses.clear()
+        self.losses.clear()
         posted = map(self.post, [i for i in program if isinstance(i, schedules.Receive)])
         coming = next(posted, None)
         for instruction in program:
@@ -204,7 +204,7 @@ class PipelineParallel(Replica):
             self.tick()
         if self.is_last(chunk) and self._training:
             x = self.loss(x, self._batches[m].labels, self._batches[m].count)
-            self._losses[m] = x.item()
+            self.losses[m] = x.item()
         return x
 
     def backward(self, m: int, chunk: int, defer: Sequence[Parameter] = ()) -> list[WeightPart]:

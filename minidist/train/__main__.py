@@ -7,7 +7,6 @@ is shown in report.py. What a run will send is known beforehand (forecast.py): `
 """
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -195,11 +194,9 @@ def train(
             comm.recorder.step = history.steps + 1
         batch = Batch(inputs, dataset.train_labels[rows], divisor)
         loss = replica.forward_backward(batch)
-        found = None  # of what is not finite; looked for before the update hides it
-        if not math.isfinite(loss):
-            found = nonfinite.search_forward(setup, batch)
         loss *= divisor / (count * targets)  # this rank's share of the mean over the global batch
         total = comm.iall_reduce(np.array(loss), purpose="control")
+        found = nonfinite.search_forward(setup, batch, loss, total)  # before the update hides it
         norm = sync.step()
         history.step(epoch, count, total, norm, sync.lockstep)
         summed = history.losses[-1] if sync.lockstep else loss

@@ -109,6 +109,8 @@ def sync_lines(
         yield from syncs.handed_on(mesh, groups)
     else:
         raise TypeError(f"nobody knows what {type(sync).__name__} sends")
+    if not sync.lockstep:
+        yield from syncs.own_loss(mesh)
 
 
 # ---- ZeRO

@@ -4,73 +4,77 @@
               backward  head.weight <- ... <- blocks.0 <- tokens            looked through only if the norm is nan
 
 The loss of every step is summed over all ranks anyway, and the norm of the gradient is known to all that apply it. So
-watching costs nothing, and all ranks decide alike; what takes time, the search, happens once. A replica whose own loss
-is not finite searches before the update, while its weights are still those that made it.
+watching costs next to nothing, and all ranks decide alike; what takes time, the search, happens once. It goes forward
+again, before the update, while weights are still those that made the loss. A replica of one rank does so alone, when
+its own loss is not finite; one of several ranks together, so these wait for the sum first.
 
+What a rank finds has a place in the order of computing, the same on all ranks; the first place is the one that is told.
 Where replicas step on their own, the replica that finds it says so and ends the job: its gradient has gone nowhere yet.
 """
 
 import argparse
+import contextlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from minidist.autograd import Tensor, no_grad
-from minidist.comm import Communicator
+from minidist.comm import Communicator, Request
+from minidist.comm.guard.report import name_ranks
 from minidist.comm.texts import all_gather_texts
 from minidist.errors import UserError
 from minidist.nn import Group, Module
+from minidist.split.pipedream import PipeDream
 from minidist.split.replica import Batch
-from minidist.split.whole import Whole
 from minidist.sync.zero import Zero
 from minidist.train.setup import Setup
 
-# (place in the order of computing, words)
-Finding = tuple[int, str]
+INPUTS, WEIGHTS, OUTPUTS, LOSS, GRADIENTS = range(5)  # in which order they come
+# (one of these, place in the order of computing among its kind, words)
+Finding = tuple[int, int, str]
 
 
-def search_forward(setup: Setup, batch: Batch) -> Finding:
-    """Find the first tensor of this rank's forward that is not finite; called when its loss is not."""
-    if found := _inputs(batch):
-        return found
-    place = 1
-    for name, parameter in setup.model.named_parameters():
-        if parameter.bound and (what := describe(parameter.array)):
-            return place, f"the weights {name} ({what})"
-    alone = setup.mesh.replica().size == 1 and not any(p.watch for p in setup.model.parameters())
-    if isinstance(setup.replica, Whole) and alone:  # nobody is needed to compute it again
-        outputs: list[str] = []  # names, in the order of computing
-        with no_grad(), _watched(setup.model, outputs):
-            setup.replica.model(batch.inputs)
-        if outputs:
-            return place, f"the output of {outputs[0]}"
-    return place, "the loss"
+def search_forward(setup: Setup, batch: Batch, loss: float, total: Request) -> Finding | None:
+    """Find the first tensor of this rank's forward that is not finite; None if there is none, or no need to look.
+
+    loss: this rank's share. total: the sum of all ranks'. Called after backward; ranks of one replica call it together.
+    """
+    ranks = setup.mesh.replica()
+    known = np.array(loss)
+    if ranks.size > 1:
+        known = total.wait() if setup.sync.lockstep else ranks.all_reduce(known, purpose="control")
+    if np.isfinite(known):
+        return None
+    found = [*_inputs(batch)]
+    if isinstance(setup.replica, PipeDream):  # has been updating
+        bad = [m for m, value in setup.replica.losses.items() if not math.isfinite(value)]
+        found += [(LOSS, m, f"the loss of microbatch {m}") for m in bad[:1]]
+    else:
+        found += _weights(setup)
+        if len(batch.inputs):
+            with no_grad(), _watched(setup.model, found):
+                setup.replica.predict(batch.inputs)
+    if not found and not math.isfinite(loss):
+        found = [(LOSS, 0, "the loss")]
+    return min(found, default=None)
 
 
 def search_backward(setup: Setup, batch: Batch) -> Finding | None:
     """Find the first gradient, in the order of backward, that is not finite; it may be the sum of several ranks'."""
-    if found := _inputs(batch):
-        return found
-    for group, start, vector in _updates(setup):
-        for entry in group.layout:  # in the order of backward
-            if what := describe(entry.within(vector, start)):
-                return 2 + entry.place, f"the gradient of {entry.name} ({what})"
-    return None
-
-
-def _updates(setup: Setup) -> Iterator[tuple[Group, int, np.ndarray]]:
-    """Yield (group, where in it, what shows a gradient that is not finite)."""
-    if isinstance(setup.sync, Zero):
-        # Gradients are gone; but they have spoilt exactly the weights that were theirs.
-        for shard in setup.sync.shards:
-            yield shard.bucket.group, shard.region.start, shard.weights
-        return
-    for group in setup.groups:
-        if group.gradients is not None:
-            yield group, 0, group.gradients
+    if isinstance(
+        setup.sync, Zero
+    ):  # they are gone; but they have spoilt exactly the weights that were theirs
+        gradients = _vectors_of_shards(setup.sync)
+    else:
+        gradients = ((group, 0, group.gradients) for group in setup.groups if group.gradients is not None)
+    found = [
+        (GRADIENTS, -place, f"the gradient of {name} ({what})")
+        for place, name, what in _parameters(setup, gradients)
+    ]
+    return min([*_inputs(batch), *found], default=None)
 
 
 def check(
@@ -92,15 +96,17 @@ def check(
     comm = setup.mesh.everyone if lockstep else setup.mesh.replica()
     found = found or search_backward(setup, batch)
     findings = _gather(comm, found)
+    what = "gradient" if math.isfinite(loss) else "loss"
     first = "the norm of the gradient, on all ranks"
     if findings:
-        (_, first), rank = min(findings, key=lambda each: (each[0][0], each[1]))
-        summed = first.startswith("the gradient") and lockstep and setup.mesh.size("data") > 1
-        first += ", in the sum over all replicas" if summed else f", on rank {rank}"
-    became = f"the loss became {loss}" if not math.isfinite(loss) else "the gradient is not finite"
+        kind, place, first = min(findings)[0]
+        same = [rank for finding, rank in findings if finding[:2] == (kind, place)]
+        what = "gradient" if kind == GRADIENTS else "loss"
+        summed = kind == GRADIENTS and lockstep and setup.mesh.size("data") > 1
+        first += ", in the sum over all replicas" if summed else f", on {name_ranks(same)}"
     raise UserError(
-        f"{became} in step {step}; the first that is not finite: {first}. If the data are as they should be, the "
-        f"training diverged; try --lr {options.lr / 10:g} or --clip-norm 1"
+        f"the {what} is not finite in step {step}; the first that is not finite: {first}. If the data are as they "
+        f"should be, the training diverged; try --lr {options.lr / 10:g} or --clip-norm 1"
     )
 
 
@@ -113,36 +119,67 @@ def describe(array: np.ndarray) -> str:
     return f"{', '.join(counts)} among {array.size:,} numbers"
 
 
-def _inputs(batch: Batch) -> Finding | None:
-    what = describe(batch.inputs)
-    return (0, f"the inputs ({what})") if what else None
+def _inputs(batch: Batch) -> Iterator[Finding]:
+    if what := describe(batch.inputs):
+        yield INPUTS, 0, f"the inputs ({what})"
 
 
-class _watched:
-    """Within this context note the names of the modules whose outputs are not finite."""
+def _weights(setup: Setup) -> Iterator[Finding]:
+    if isinstance(setup.sync, Zero) and setup.sync.stage == 3:  # nobody has all of them
+        weights = _vectors_of_shards(setup.sync)
+    else:
+        weights = ((group, 0, group.weights) for group in setup.groups)
+    for place, name, what in _parameters(setup, weights):
+        yield WEIGHTS, place, f"the weights {name} ({what})"
 
-    def __init__(self, model: Module, found: list[str]) -> None:
-        self.modules, self.found = [*model.named_modules()], found
 
-    def __enter__(self) -> None:
-        for name, module in self.modules:
-            vars(module)["forward"] = self._forward(name, module.forward)
+def _vectors_of_shards(sync: Zero) -> Iterator[tuple[Group, int, np.ndarray]]:
+    return ((shard.bucket.group, shard.region.start, shard.weights) for shard in sync.shards)
 
-    def __exit__(self, *_: object) -> None:
-        for _name, module in self.modules:
-            del vars(module)["forward"]
 
-    def _forward(self, name: str, forward: Any) -> Any:
-        def forward_and_look(*inputs: Any) -> Any:
-            output = forward(*inputs)
-            if isinstance(output, Tensor) and (what := describe(output.data)):
-                self.found.append(f"{name or 'the model'} ({what})")
-            return output
+def _parameters(
+    setup: Setup, vectors: Iterable[tuple[Group, int, np.ndarray]]
+) -> Iterator[tuple[int, str, str]]:
+    """Yield (place in forward, name, what is not finite) from stretches of vectors: (group, where in it, numbers)."""
+    places = {name: place for place, (name, _) in enumerate(setup.model.named_parameters())}
+    for group, start, vector in vectors:
+        for entry in group.layout:
+            if what := describe(entry.within(vector, start)):
+                yield places[entry.name], entry.name, what
 
-        return forward_and_look
+
+@contextlib.contextmanager
+def _watched(model: Module, found: list[Finding]) -> Iterator[None]:
+    """Within this context note the modules whose outputs are not finite."""
+    modules = [*_as_they_end(model, "")]
+    for place, (name, module) in enumerate(modules):
+        vars(module)["forward"] = _noted(module.forward, place, name or "the model", found)
+    try:
+        yield
+    finally:
+        for _, module in modules:
+            vars(module).pop("forward", None)
+
+
+def _as_they_end(module: Module, name: str) -> Iterator[tuple[str, Module]]:
+    """Yield the modules in the order in which they have their outputs: the parts before the whole."""
+    for own, part in module.parts():
+        if isinstance(part, Module):
+            yield from _as_they_end(part, f"{name}.{own}" if name else own)
+    yield name, module
+
+
+def _noted(forward: Any, place: int, name: str, found: list[Finding]) -> Any:
+    def forward_and_look(*inputs: Any) -> Any:
+        output = forward(*inputs)
+        if isinstance(output, Tensor) and (what := describe(output.data)):
+            found.append((OUTPUTS, place, f"the output of {name} ({what})"))
+        return output
+
+    return forward_and_look
 
 
 def _gather(comm: Communicator, found: Finding | None) -> list[tuple[Finding, int]]:
     """Give what the ranks have found, with their ranks in the world."""
     told = [json.loads(text) for text in all_gather_texts(comm, json.dumps(found))]
-    return [((what[0], what[1]), comm.members[rank]) for rank, what in enumerate(told) if what]
+    return [(tuple(what), comm.members[rank]) for rank, what in enumerate(told) if what]

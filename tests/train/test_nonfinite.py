@@ -71,6 +71,13 @@ def spoil_output(setup):
     before_step(setup, spoil)
 
 
+def spoil_sums(setup):
+    def spoil(batch):
+        setup.groups[0].weights[...] = 3e38  # finite themselves
+
+    before_step(setup, spoil)
+
+
 def sentences(spoil, *arguments):
     """Train on 3 ranks, of which one is spoilt; give what each rank raised."""
     said = {}
@@ -92,7 +99,7 @@ def sentences(spoil, *arguments):
                 train(options, dataset, setup, Keeping(options, arrangement, dataset, comm, ""))
         except UserError as error:
             said[comm.rank] = str(error)
-            if not setup.sync.lockstep:  # the others wait for this rank
+            if not setup.sync.lockstep and setup.mesh.replica().size == 1:  # the others wait for this rank
                 raise
 
     with contextlib.suppress(UserError):
@@ -112,6 +119,28 @@ def sentences(spoil, *arguments):
         ([], spoil_inputs, "the inputs (1 inf among 1,280 numbers), on rank 1"),
         ([], spoil_weights, "the weights layers.0.weight (1 nan among 1,024 numbers), on rank 1"),
         ([], spoil_output, "the output of layers.0 ("),
+        (["--zero", "3"], spoil_output, "the output of layers.0 ("),
+        (["--mode", "model"], spoil_inputs, "the inputs (1 inf among 3,840 numbers), on rank 1"),
+        (
+            ["--mode", "model"],
+            spoil_weights,
+            "the weights layers.0.weight (1 nan among 320 numbers), on rank 1",
+        ),
+        (["--mode", "model"], spoil_output, "the output of layers.0 ("),
+        (["--mode", "model"], spoil_gradient, f"the gradient of {LAYER} (3 nan among 80 numbers), on rank 1"),
+        (["--mode", "pipeline"], spoil_weights, f"the weights {LAYER} (1 nan among 256 numbers), on rank 1"),
+        (["--mode", "pipeline"], spoil_sums, "the output of layers.1 ("),
+        (
+            ["--mode", "pipeline"],
+            spoil_gradient,
+            f"the gradient of {LAYER} (3 nan among 256 numbers), on rank 1",
+        ),
+        (
+            ["--mode", "pipeline", "--schedule", "pipedream"],
+            spoil_sums,
+            "the loss of microbatch 0, on rank 2",
+        ),
+        (["--mesh", "tensor=3", "--sync", "averaging"], spoil_output, "the output of layers.0 ("),
     ],
 )
 def test_all_ranks_stop_in_the_same_step_and_name_the_first_tensor(mode, spoil, first):
