@@ -127,7 +127,7 @@ def test_resumed_on_another_mesh_the_next_losses_agree(
     tmp_path: Path, saved: Callable[[str], Path], undisturbed: list[float], before: str, after: str
 ) -> None:
     shutil.copytree(saved(before), tmp_path / "kept")
-    again = train(ranks_of(after), f"{DEEP} --steps 9 --resume --mesh {after}", tmp_path / "kept")
+    again = train(ranks_of(after), f"{DEEP} --steps 9 --every 9 --resume --mesh {after}", tmp_path / "kept")
     np.testing.assert_allclose(again["loss_history"][4:], undisturbed[4:], rtol=1e-12, atol=0)
 
 
