@@ -30,7 +30,7 @@ def explain(outcomes: Sequence[Outcome], transport: str, timeout: float, with_ou
         parts.append(f"rank {first.rank} of {size} on {transport}: {said}")
         if first.traceback:
             parts.append(first.traceback)
-        same = [other for other in blamed[1:] if _without_rank(other) == _without_rank(first)]
+        same = [other for other in blamed[1:] if _alike(other, first)]
         if same:
             parts.append(f"(the same on {_ranks(same)})")
         parts += [f"rank {other.rank}: {other.message}" for other in blamed[1:] if other not in same]
@@ -48,9 +48,10 @@ def explain(outcomes: Sequence[Outcome], transport: str, timeout: float, with_ou
     return "\n".join(parts)
 
 
-def _without_rank(outcome: Outcome) -> tuple[str, str]:
-    """Return what a rank failed of, without its own number, in which alone many messages differ."""
-    return outcome.type, re.sub(rf"\brank {outcome.rank}\b", "this rank", outcome.message)
+def _alike(one: Outcome, other: Outcome) -> bool:
+    """Tell whether two ranks failed of the same; in some messages their own numbers alone differ."""
+    with_its_number = re.sub(rf"\brank {other.rank}\b", f"rank {one.rank}", other.message)
+    return one.type == other.type and one.message in (other.message, with_its_number)
 
 
 def _ranks(outcomes: Sequence[Outcome]) -> str:
