@@ -7,6 +7,7 @@ On 4 and 8 ranks, which have no core for each here, every layer of an mlp sleeps
 computing: sleeping needs no core, so all that is real is the order of things, the messages and the waiting.
 
 Prints a Markdown table: milliseconds a step, really and simulated, and the places of each group in order of time.
+With `--pictures DIR` it only draws GPipe and 1F1B, really run on 4 such ranks, as they stand in `docs/pictures/`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from minidist.simulate import profile as profiles
 from minidist.simulate.costs import Costs
 from minidist.simulate.imagine import imagine
 from minidist.simulate.job import simulate
+from minidist.trace import chrome, plot
 from minidist.train import __main__ as training
 from minidist.train import setup
 from minidist.train.options import parse
@@ -90,6 +93,12 @@ def train(comm: Communicator, text: str, seconds: float) -> dict[str, Any]:
     return training.run(parse(text.split()), comm)
 
 
+def train_traced(comm: Communicator, text: str, seconds: float) -> int:
+    """Train by the command, which can write traces, on one rank of several."""
+    sleep_instead(seconds)
+    return training.main(text.split())
+
+
 def measure(comm: Communicator, options: argparse.Namespace, examples: int, seconds: float) -> dict[str, Any]:
     """Measure a profile, on one rank of two."""
     sleep_instead(seconds)
@@ -106,7 +115,11 @@ def main() -> None:
         "--sleep", type=float, default=2e-2, help="seconds forward for each example and layer (0.02)"
     )
     parser.add_argument("--only", default="", help="run only the lines that contain this text")
+    parser.add_argument("--pictures", metavar="DIR", help="draw two pipelines instead")
     own = parser.parse_args()
+    if own.pictures:
+        draw(Path(own.pictures))
+        return
     print("| ranks | options | ms a step | simulated | difference | place |\n|---:|---|---:|---:|---:|---|")
     for group, lines in GROUPS.items():
         rows = []
@@ -131,6 +144,18 @@ def main() -> None:
                 f"{played / real - 1:+.1%}",
             ]
             print(f"| {' | '.join(cells)} | {there} |", flush=True)
+
+
+def draw(directory: Path) -> None:
+    """Draw a step of GPipe and one of 1F1B, of 4 equal stages."""
+    for schedule in ("gpipe", "1f1b"):
+        path = directory / f"{schedule}.json"
+        options = f"--mode pipeline --schedule {schedule} --microbatches 8 --hidden 256,256,256 --batch 16"
+        launch(train_traced, 4, f"{options} --steps 4 --quiet --trace {path}", 1.5e-2, timeout=120)
+        run = chrome.read(path)
+        run.facts["note"] = "really run on 4 ranks, whose layers sleep instead of computing"
+        plot.timeline(run).savefig(path.with_suffix(".png"))
+        path.unlink()
 
 
 def prepared(ranks: int, text: str, sleeping: float) -> tuple[Costs, Any, Any]:

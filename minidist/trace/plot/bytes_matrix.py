@@ -20,6 +20,7 @@ from minidist.trace.timeline import Timeline
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+CELLS = 64  # along a side, at most about twice that: of more ranks, several share a cell
 MOST_NUMBERS = 32  # ranks whose numbers are written, if they have room
 
 
@@ -40,9 +41,14 @@ def bytes_matrix(runs: Timeline | Sequence[Timeline], ax: Axes | None = None) ->
     most = max(int(run.sent.max(initial=0)) for run in several)
     size, unit = style.bytes_unit(most)
     for run, place in zip(several, places, strict=True):
-        sent = np.where(run.sent > 0, run.sent, np.nan) / size  # what was not sent is left white
-        image = place.imshow(sent, cmap="Blues", vmin=0, vmax=max(1.15 * most / size, 1e-12))
-        title = f"{rows.name_of(run)}: {unit} sent" if len(several) > 1 else f"{unit} sent"
+        block = max(1, run.ranks // CELLS)
+        sent = largest(run.sent, block) / size
+        sent[sent == 0] = np.nan  # what was not sent is left white
+        end = len(sent) * block - 0.5
+        extent = (-0.5, end, end, -0.5)
+        image = place.imshow(sent, cmap="Blues", vmin=0, vmax=max(1.15 * most / size, 1e-12), extent=extent)
+        of = f" (the most in {block} x {block} ranks)" if block > 1 else ""
+        title = f"{rows.name_of(run)}: {unit} sent" if len(several) > 1 else f"{unit} sent{of}"
         style.letter(place, title, "to rank", "from rank")
         if run.ranks <= MOST_NUMBERS:
             place.set_xticks(range(run.ranks))
@@ -84,9 +90,18 @@ def write_numbers(ax: Axes, sent: np.ndarray, most: float) -> bool:
     return True
 
 
+def largest(sent: np.ndarray, block: int) -> np.ndarray:
+    """Give the largest number of each block of so many ranks: a line of single ones would be too thin to see."""
+    ranks = len(sent)
+    cells = -(-ranks // block)
+    padded = np.zeros((cells * block, cells * block))
+    padded[:ranks, :ranks] = sent
+    return padded.reshape(cells, block, cells, block).max(axis=(1, 3))
+
+
 def thin_ticks(ax: Axes, ranks: int) -> None:
     """Write every so manieth rank beside the axes."""
-    every = max(1, 2 ** int(np.ceil(np.log2(ranks / 8))))
+    every = max(1, 2 ** int(np.ceil(np.log2(ranks / 4))))
     ax.set_xticks(range(0, ranks, every))
     ax.set_yticks(range(0, ranks, every))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_ARROWS = 64
 BOX, STRIP = 0.84, 0.3  # parts of a row's height
+EDGED = 0.004  # of the width: narrower boxes would be nothing but edge
 SEEN = 0.002  # of the width: what is narrower need not be explained
 DIGIT = 0.64  # of the size of the text: as wide as a digit is
 
@@ -121,18 +122,19 @@ def draw_rows(ax: Axes, run: Timeline, shown: list[int], size: float) -> dict[An
                         patches.Rectangle(corner, (box.stop - box.start) / size, height)
                     )
     used = {}
+    whole = (run.stop - run.start) / size
     for (kind, chunk), shapes in found.items():
         colour, hatch = style.LOOKS[kind]
         look: dict[str, Any] = {
             "facecolor": style.lighter(colour, chunk / chunks),
             "hatch": hatch,
             "edgecolor": style.BLACK,
-            "linewidth": 0.5 if kind in rows.BOXED else 0,
         }
+        thick = [0.5 * (kind in rows.BOXED and shape.get_width() > EDGED * whole) for shape in shapes]
         order = 1 if kind == "idle" else 2
-        ax.add_collection(PatchCollection(shapes, **look, zorder=order), autolim=False)
-        if max(shape.get_width() for shape in shapes) * size > SEEN * (run.stop - run.start):
-            used[kind, chunk] = patches.Patch(**look)
+        ax.add_collection(PatchCollection(shapes, **look, linewidth=thick, zorder=order), autolim=False)
+        if max(shape.get_width() for shape in shapes) > SEEN * whole:
+            used[kind, chunk] = patches.Patch(**look, linewidth=max(thick))
     return used
 
 
