@@ -52,13 +52,11 @@ function label(lane, span) {
   return computes && span[MICROBATCH] != null ? String(span[MICROBATCH]) : data.names[span[NAME]];
 }
 function drawLevel(lane, level) {  // spans narrower than a pixel share it: of each kind as much as there is
-  const {y, height} = lane, shares = new Float64Array(tiles.length);
+  const {y, height} = lane, shares = new Float64Array(tiles.length), narrow = tiles.map(() => []);
   let column = -1;
   const flush = () => {
     let left = column;
-    shares.forEach((share, kind) => {
-      if (share > 0) { paper.fillStyle = patterns[kind]; paper.fillRect(left, y, share, height); left += share; }
-    });
+    shares.forEach((share, kind) => { if (share > 0) narrow[kind].push([left, share]); left += share; });
     shares.fill(0);
   };
   for (let n = first(level, view.from); n < level.length && level[n][START] < view.to; n++) {
@@ -81,6 +79,10 @@ function drawLevel(lane, level) {  // spans narrower than a pixel share it: of e
     paper.fillText(text, (left + right) / 2, y + height / 2 + 1);
   }
   flush();
+  narrow.forEach((pieces, kind) => {  // one kind after another, and without patterns: that is fast
+    paper.fillStyle = (data.looks[data.kinds[kind]] || ["#555"])[0];
+    for (const [left, share] of pieces) paper.fillRect(left, y, share, height);
+  });
 }
 function drawFlows() {
   const seen = data.flows.filter(flow => flow[2] < view.to && flow[3] > view.from);
