@@ -101,6 +101,13 @@ def test_a_row_shows_the_outermost_computations_and_what_happens_between_them():
     assert [(box.kind, box.start, box.stop) for box in strips] == [("idle", 0.05, 0.1)]
 
 
+def test_waiting_in_a_computation_is_seen_above_it():
+    (axes,) = plot.timeline(run()).axes
+    highest = max(axes.collections, key=lambda collection: collection.get_zorder())
+    assert len(highest.get_paths()) == 4
+    assert matplotlib.colors.to_hex(highest.get_facecolor()[0]) == style.PALE.lower()
+
+
 def test_layers_of_one_stage_that_follow_each_other_are_one_box():
     spans = [Span(0, "forward", "stage", n, n + 1, microbatch=n // 2) for n in range(4)]
     assert [(box.microbatch, box.start, box.stop) for box in rows.boxes(spans)[0]] == [(0, 0, 2), (1, 2, 4)]

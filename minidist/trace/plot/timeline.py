@@ -106,9 +106,9 @@ def draw_rows(ax: Axes, run: Timeline, shown: list[int], size: float) -> dict[An
     from matplotlib.collections import PatchCollection
 
     chunks, spans = rows.chunks_of(run), run.of_ranks()
-    found: dict[tuple[str, int], list[Any]] = {}
+    found: dict[tuple[str, int, int], list[Any]] = {}  # by kind, chunk, and what lies above what
     for row, rank in enumerate(shown):
-        found.setdefault(("idle", 0), []).append(
+        found.setdefault(("idle", 0, 1), []).append(
             patches.Rectangle((0, row - BOX / 2), (run.stop - run.start) / size, BOX)
         )
         for boxes, bottom, height in zip(
@@ -116,14 +116,14 @@ def draw_rows(ax: Axes, run: Timeline, shown: list[int], size: float) -> dict[An
         ):
             for box in boxes:
                 if box.kind != "idle" or height == STRIP:
-                    key = box.kind, box.chunk or 0
+                    key = box.kind, box.chunk or 0, 3 if height == STRIP else 2
                     corner = (box.start - run.start) / size, row + bottom - height
                     found.setdefault(key, []).append(
                         patches.Rectangle(corner, (box.stop - box.start) / size, height)
                     )
     used = {}
     whole = (run.stop - run.start) / size
-    for (kind, chunk), shapes in found.items():
+    for (kind, chunk, order), shapes in found.items():
         colour, hatch = style.LOOKS[kind]
         look: dict[str, Any] = {
             "facecolor": style.lighter(colour, chunk / chunks),
@@ -131,7 +131,6 @@ def draw_rows(ax: Axes, run: Timeline, shown: list[int], size: float) -> dict[An
             "edgecolor": style.BLACK,
         }
         thick = [0.5 * (kind in rows.BOXED and shape.get_width() > EDGED * whole) for shape in shapes]
-        order = 1 if kind == "idle" else 2
         ax.add_collection(PatchCollection(shapes, **look, linewidth=thick, zorder=order), autolim=False)
         if max(shape.get_width() for shape in shapes) > SEEN * whole:
             used[kind, chunk] = patches.Patch(**look, linewidth=max(thick))
