@@ -113,7 +113,7 @@ def _step(
         outputs.append(y)
         x = Tensor(y.data, requires_grad=True)  # as where a stage of a pipeline ends
         times.append(clock())
-    grad = np.ones((), x.dtype)
+    grad: Any = np.ones((), x.dtype)
     while outputs:
         outputs.pop().backward(grad, release=True, tick=comm.progress.advance)
         x = borders.pop()
