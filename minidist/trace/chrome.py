@@ -164,6 +164,7 @@ def _curves(timeline: Timeline) -> list[dict[str, Any]]:
             "tid": rank + 1,
             "ts": _us(time),
             "name": f"rank {rank} memory",
+            "cat": "memory",
             "args": {"bytes": nbytes},
         }
         for rank, points in enumerate(timeline.memory)
