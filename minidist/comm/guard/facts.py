@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from minidist.comm import line
 from minidist.comm.errors import CommError, NotShared
+from minidist.comm.guard import slots
 from minidist.comm.guard.board import STRETCH, Board
 from minidist.comm.guard.counts import Counts
 from minidist.comm.guard.graph import Operation, Standing
 from minidist.comm.guard.letters import Letters
+from minidist.comm.guard.slots import Slots
 
 if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
@@ -55,14 +57,18 @@ class Facts(Protocol):
         ...
 
 
-def of(comm: Communicator, me: int) -> Facts | None:
-    """Give what the ranks of `comm`, which are processes, learn of each other by; a collective. me: world rank."""
+def of(comm: Communicator, me: int) -> tuple[Facts | None, Slots | None]:
+    """Give what the ranks of `comm`, which are processes, learn of each other by; a collective. me: world rank.
+
+    Where they see the same memory, there is also room in it for fingerprints.
+    """
     quiet = comm.quiet()
     # So that the program's own first collective has number 0.
     quiet._collectives = len(comm.endpoint.collective_tags) // 2
     if len(set(comm.nodes)) == 1:  # pretend machines are told apart as well as real ones
         with contextlib.suppress(NotShared):
-            return Board(comm.endpoint.share(quiet, STRETCH), comm.rank)
+            memory = comm.endpoint.share(quiet, STRETCH + slots.STRETCH)
+            return Board(memory[:, :STRETCH], comm.rank), Slots(memory[:, STRETCH:], comm.rank)
     letters = Letters(me, Counts()) if line.is_open() else None
     quiet.barrier()  # from now on letters are read everywhere
-    return letters
+    return letters, None

@@ -6,17 +6,21 @@
 
 It is a gate (`comm/events.py`): one small message to each other member, which nobody waits for by itself. So a
 collective in the background stays there. The n-th collective of a communicator has the n-th tag on every rank: what
-meets is what has the same number. p ranks send p (p-1) messages of some 100 bytes.
+meets is what has the same number. p ranks send p (p-1) messages of some 100 bytes; none where all see the same memory
+(`slots.py`).
 
 Read `graph.py` next: what becomes of a rank that never comes.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import time
+import zlib
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,6 +88,11 @@ def pack(fingerprint: Fingerprint) -> np.ndarray:
     return np.frombuffer(json.dumps(facts).encode()[:LONGEST], np.uint8)
 
 
+def digest(fingerprint: Fingerprint) -> int:
+    """Give 32 bits that are equal where ranks call the same, on whatever line."""
+    return zlib.crc32(repr(replace(fingerprint, line="")).encode())
+
+
 def unpack(content: np.ndarray) -> Fingerprint:
     """Read what `pack` gave."""
     call, reduction, root, dtype, shape, counts, line = json.loads(content.tobytes())
@@ -112,18 +121,21 @@ def differ(fingerprints: dict[int, Fingerprint]) -> str | None:
     return None
 
 
+Said = Callable[
+    [], np.ndarray | None
+]  # gives the fingerprint with which another rank has come; None: it has not
+
+
 class Agreement:
     """The last of a gate's requests: complete when all members have come with the same; raises if they differ."""
 
     peer: int | None = None
     source, count, sending, tag = -1, 0, False, -1
 
-    def __init__(
-        self, comm: Core, sequence: int, mine: np.ndarray, receives: dict[int, tuple[Any, np.ndarray]]
-    ):
+    def __init__(self, comm: Core, sequence: int, mine: np.ndarray, others: dict[int, Said]):
         self.comm, self.sequence, self.mine = comm, sequence, mine
-        self.receives = receives  # of each other rank: the request, and what it fills
-        self.missing = dict(receives)
+        self.others = others
+        self.missing = dict(others)
         self.alike = True  # as far as has been heard
         self.done = False
         self.since: float | None = None  # when a difference was seen
@@ -132,10 +144,10 @@ class Agreement:
         """Look who has come."""
         if self.done:
             return True
-        came = [rank for rank, (request, _) in self.missing.items() if request.done]
-        for rank in came:
-            request, content = self.missing.pop(rank)
-            if request.count != len(self.mine) or (content[: request.count] != self.mine).any():
+        came = {rank: content for rank, said in self.missing.items() if (content := said()) is not None}
+        for rank, content in came.items():
+            del self.missing[rank]
+            if content is not self.mine and not np.array_equal(content, self.mine):
                 self.alike = False
         if self.alike or (self.since is None and differ(self.heard()) is None and self.missing):
             self.done = not self.missing
@@ -156,10 +168,9 @@ class Agreement:
 
     def heard(self) -> dict[int, Fingerprint]:
         """Give the fingerprints that are known, by rank in the communicator."""
+        said = {rank: said() for rank, said in self.others.items()}
         known = {
-            rank: unpack(content[: request.count])
-            for rank, (request, content) in self.receives.items()
-            if request.done and request.count
+            rank: unpack(content) for rank, content in said.items() if content is not None and content.size
         }
         return {self.comm.rank: unpack(self.mine), **known}
 
@@ -229,9 +240,15 @@ def gate(quiet: Core, event: Event, content: np.ndarray) -> list[TransportReques
     others = [(quiet.rank + step) % quiet.size for step in range(1, quiet.size)]
     sends = [endpoint.isend(content, rank, tag) for rank in others]
     comm.count("guard", content.nbytes, len(others))
-    receives: dict[int, tuple[Any, np.ndarray]] = {}
+    receives = {}
+    said: dict[int, Said] = {}
     for rank in others:
         buffer = np.empty(LONGEST, np.uint8)
-        receives[rank] = endpoint.irecv(buffer, rank, tag, exact=False), buffer
-    agreement = Agreement(comm, event.sequence, content, receives)
-    return [*sends, *(request for request, _ in receives.values()), agreement]
+        receives[rank] = request = endpoint.irecv(buffer, rank, tag, exact=False)
+        said[rank] = functools.partial(_received, request, buffer)
+    return [*sends, *receives.values(), Agreement(comm, event.sequence, content, said)]
+
+
+def _received(request: Any, buffer: np.ndarray) -> np.ndarray | None:
+    """Give the fingerprint that a message has brought; None: it has not come."""
+    return buffer[: request.count] if request.done else None

@@ -49,14 +49,14 @@ class Guard(Listener):
     def __init__(self, comm: Communicator, board: Facts | None = None) -> None:
         self.comm, self.me = comm, comm.members[comm.rank]
         self._quiet: dict[tuple[object, ...], Core] = {}
-        self._packed: dict[Any, np.ndarray] = {}
-        self.board = board
+        self._packed: dict[Any, tuple[np.ndarray, int]] = {}
+        self.board, self.slots = board, None
         self._moves: list[Any] = []  # what was in flight when the board was told
         self._next = self._since = 0.0
         self._warned = 0.0
         self._slow = seconds_until_slow()
         if comm.size > 1 and comm.transport == "mpi" and board is None:
-            self.board = facts.of(comm, self.me)
+            self.board, self.slots = facts.of(comm, self.me)
             atexit.register(self.leave)  # before leaving.farewell, which was registered earlier
         if comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
             comm.endpoint.hub.judge = verdicts  # type: ignore[attr-defined]
@@ -71,14 +71,17 @@ class Guard(Listener):
         comm = event.communicator
         if event.sequence is None or comm.size == 1 or not guard.is_on(guard.MISMATCH):
             return None
+        said = (event.call, event.dtype, event.shape, event.reduction, event.root, event.counts, event.line)
+        packed = self._packed.get(said)
+        if packed is None:
+            fingerprint = fingerprints.of(event)
+            packed = self._packed[said] = fingerprints.pack(fingerprint), fingerprints.digest(fingerprint)
+        if self.slots is not None and comm.key == self.comm.key:
+            return self.slots.gate(comm, event.sequence, *packed)
         quiet = self._quiet.get(comm.key)
         if quiet is None:
             quiet = self._quiet[comm.key] = comm.quiet()
-        said = (event.call, event.dtype, event.shape, event.reduction, event.root, event.counts, event.line)
-        content = self._packed.get(said)
-        if content is None:
-            content = self._packed[said] = fingerprints.pack(fingerprints.of(event))
-        return fingerprints.gate(quiet, event, content)
+        return fingerprints.gate(quiet, event, packed[0])
 
     def waiting(self, event: Event) -> None:
         """Look around: can this rank ever go on?"""
