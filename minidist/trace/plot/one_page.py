@@ -46,17 +46,16 @@ def one_page(run: Timeline) -> Any:
         small.append(memory)
     shown = len(rows.shown_ranks(run))
     above = 1.7 + (0.32 if shown <= 8 else 0.2) * shown
-    below = max(3.0, 1.5 + 0.2 * shown)
-    lines = (len(small) + 1) // 2
+    pairs = [small[place : place + 2] for place in range(0, len(small), 2)]
+    below = [max(3.0, 1.5 + 0.2 * shown) if time_split in pair else 3.6 for pair in pairs]
     words = textwrap.fill(str(run.facts.get("command", "")), 80)
-    figure = style.figure(above + below * lines + 0.2 * words.count("\n"))
+    figure = style.figure(above + sum(below) + 0.2 * words.count("\n"))
     if words:
         figure.suptitle(words, fontsize=style.TEXT, x=0.01, ha="left", family="monospace")
-    parts = figure.subfigures(lines + 1, 1, height_ratios=[above, *[below] * lines])
+    parts = figure.subfigures(1 + len(pairs), 1, height_ratios=[above, *below])
     timeline(run, ax=parts[0].subplots())
-    for number, part in enumerate(parts[1:]):
-        pair = small[2 * number : 2 * number + 2]
-        for draw, place in zip(pair, part.subfigures(1, 2), strict=False):
+    for pair, part in zip(pairs, parts[1:], strict=True):
+        for draw, place in zip(pair, part.subfigures(1, len(pair), squeeze=False)[0], strict=True):
             draw(run, ax=place.subplots())
     return figure
 
