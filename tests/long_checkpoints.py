@@ -27,8 +27,8 @@ from minidist.checkpoint import manifest
 from minidist.comm.threads import run_ranks
 from minidist.launch.mpiexec import find_mpiexec
 from minidist.train import keeping
-from minidist.train.__main__ import run
 from minidist.train.options import parse
+from minidist.train.run import run
 
 STEPS = 3000
 OPTIONS = f"--batch 300 --hidden 64,32 --optimizer adamw --lr 0.01 --steps {STEPS} --every 1 --quiet"

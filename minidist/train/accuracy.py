@@ -10,42 +10,40 @@ the model once more; there the end is the only point. Read next: `results.py`.
 import argparse
 import time
 
-import numpy as np
-
-from minidist.comm import PURPOSES
 from minidist.data import Dataset
 from minidist.sync.zero import Zero
 from minidist.trace.record import Recorder
+from minidist.train.history import History
+from minidist.train.onlooker import Onlooker, Step
 from minidist.train.results import evaluate, sent_so_far
 from minidist.train.setup import Setup
 
 
-class AccuracyCurve:
-    """Look after each epoch but the last; every worker has one.
-
-    points: (step, accuracy). sent, seconds, waited: what looking has cost this rank.
-    """
+class AccuracyCurve(Onlooker):
+    """Look after each epoch but the last, and note (step, accuracy) in the history; every worker has one."""
 
     def __init__(
-        self, options: argparse.Namespace, dataset: Dataset, setup: Setup, recorder: Recorder | None
+        self, options: argparse.Namespace, dataset: Dataset, setup: Setup, recorder: Recorder
     ) -> None:
+        super().__init__()
         self.options, self.dataset, self.setup, self.recorder = options, dataset, setup, recorder
         self.every = -(-len(dataset.train_inputs) // options.batch)
         sync = setup.sync
         whole = not (isinstance(sync, Zero) and sync.stage == 3)
-        self.wanted = options.report is not None and sync.lockstep and whole
-        self.points: list[tuple[int, float]] = []
-        self.sent = np.zeros((len(PURPOSES), 2), np.int64)
-        self.seconds = self.waited = 0.0
+        self.can_look = sync.lockstep and whole
 
-    def step(self, step: int, last: bool) -> None:
+    def begin(self, history: History) -> None:
+        """Take note of where to note it."""
+        self.points = history.accuracies
+
+    def step(self, step: Step) -> None:
         """Look, if an epoch ends with this step and another comes."""
-        if not self.wanted or self.recorder is None or last or step % self.every:
+        if not self.can_look or step.last or step.number % self.every:
             return
         comm, messages = self.setup.mesh.everyone, self.recorder.messages
         began, waited, sent = time.perf_counter(), comm.progress.seconds, sent_so_far(comm)
         messages.on = False
-        self.points.append((step, evaluate(self.setup, self.dataset, self.options)))
+        self.points.append((step.number, evaluate(self.setup, self.dataset, self.options)))
         messages.on = True
         self.sent += sent_so_far(comm) - sent
         self.seconds += time.perf_counter() - began

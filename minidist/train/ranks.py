@@ -22,40 +22,49 @@ import numpy as np
 
 from minidist.comm import Mesh, Request
 from minidist.trace.shares import Shares
+from minidist.train.history import History
+from minidist.train.onlooker import Onlooker, Step
 from minidist.train.report import Progress, say
 from minidist.train.straggler import Stragglers
 
 SECONDS = 0.5  # between two exchanges, about
 
 
-class Ranks:
-    """Follow one worker's time, and on rank 0 show everybody's. `step` comes after each step, on all workers alike.
+class Ranks(Onlooker):
+    """Follow one worker's time, and on rank 0 show everybody's.
 
-    epoch: steps of one.
+    lockstep: whether all workers make the same step at the same time. epoch: steps of one.
     """
 
-    def __init__(self, mesh: Mesh, shares: Shares, progress: Progress, epoch: int) -> None:
-        self.comm, self.shares, self.progress, self.epoch = mesh.everyone, shares, progress, epoch
+    progress: Progress  # what is shown
+
+    def __init__(self, mesh: Mesh, lockstep: bool, shares: Shares, epoch: int) -> None:
+        super().__init__()
+        self.comm, self.lockstep, self.shares, self.epoch = mesh.everyone, lockstep, shares, epoch
         self.stragglers = Stragglers(alike(mesh))
         self.left = 1  # steps to the next exchange
         self.steps: list[float] = []  # seconds that this rank computed in each step since the last one
         self.sums = np.zeros((self.comm.size, 3))  # of this epoch
-        self.told = np.array(shares.read())  # up to the last exchange
-        self.before = self.told[0]  # up to the last step
         self.pending: deque[tuple[int, bool, int, Request]] = deque()
 
-    def step(self, step: int, last: bool, lockstep: bool) -> None:
+    def begin(self, history: History) -> None:
+        """Begin to count."""
+        self.progress = history.progress
+        self.told = np.array(self.shares.read())  # up to the last exchange
+        self.before = self.told[0]  # up to the last step
+
+    def step(self, step: Step) -> None:
         """Take note of a step; exchange and show what is known, if it is time."""
         now = np.array(self.shares.read())
         self.steps.append(now[0] - self.before)
         self.left -= 1
-        ends = step % self.epoch == 0 or last
-        if ends or (lockstep and self.left <= 0):
+        ends = step.number % self.epoch == 0 or step.last
+        if ends or (self.lockstep and self.left <= 0):
             row = np.array([[*(now - self.told), min(self.steps)]])
             request = self.comm.iall_gather(row, purpose="guard")
-            self.pending.append(((step - 1) // self.epoch + 1, ends, len(self.steps), request))
+            self.pending.append(((step.number - 1) // self.epoch + 1, ends, len(self.steps), request))
             self.told, self.steps = now, []
-        while self.pending and (lockstep or last or self.pending[0][3].test()):
+        while self.pending and (self.lockstep or step.last or self.pending[0][3].test()):
             self._arrived(*self.pending.popleft())
         self.before = self.shares.read()[0]  # what was done here is no part of a step
 

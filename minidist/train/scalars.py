@@ -20,6 +20,7 @@ from typing import Any
 from minidist.comm import Communicator
 from minidist.errors import UserError
 from minidist.train.history import History
+from minidist.train.onlooker import Onlooker, Step
 from minidist.train.results import sent_so_far
 
 EVENTS = "events.out.tfevents.*"
@@ -51,27 +52,29 @@ def check(options: argparse.Namespace) -> None:
         )
 
 
-class Scalars:
+class Scalars(Onlooker):
     """Write on rank 0 what becomes known. epoch: steps of one."""
 
-    def __init__(self, options: argparse.Namespace, comm: Communicator) -> None:
-        self.directory, self.lr, self.comm = options.tensorboard, options.lr, comm
+    def __init__(self, options: argparse.Namespace, comm: Communicator, epoch: int) -> None:
+        super().__init__()
+        self.directory, self.lr, self.comm, self.epoch = options.tensorboard, options.lr, comm, epoch
         self.writer: Any = None
-        self.written = self.epoch = 0  # steps
+        self.written = 0  # steps
         self.began = 0.0
 
-    def begin(self, begun: int, epoch: int) -> None:
-        """Open the file, of a training of which `begun` steps were done before."""
+    def begin(self, history: History) -> None:
+        """Open the file."""
         from tensorboardX import SummaryWriter
 
+        self.history, begun = history, len(history.losses)
         again = begun + 1 if any(Path(self.directory).glob(EVENTS)) else None
         suffix = f".{os.getpid()}.{begun}"  # two files of one second are two files
         self.writer = SummaryWriter(self.directory, purge_step=again, flush_secs=1, filename_suffix=suffix)
-        self.written, self.epoch, self.began = begun, epoch, time.perf_counter()
+        self.written, self.began = begun, time.perf_counter()
 
-    def step(self, history: History) -> None:
+    def step(self, step: Step | None = None) -> None:
         """Write the losses that are known by now."""
-        for loss in history.losses[self.written :]:
+        for loss in self.history.losses[self.written :]:
             self.written += 1
             self.writer.add_scalar("train/loss", loss, self.written)
             if self.written % self.epoch == 0:
@@ -79,6 +82,7 @@ class Scalars:
 
     def end(self, accuracy: float) -> None:
         """Write what is known at the end."""
+        self.step()
         if self.written % self.epoch:
             self._now_and_then()
         self.writer.add_scalar("test/accuracy", accuracy, self.written)

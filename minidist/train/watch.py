@@ -23,16 +23,15 @@ from minidist.comm.texts import all_gather_texts
 from minidist.errors import UserError
 from minidist.nn import Group
 from minidist.sync.zero import Zero
+from minidist.train.onlooker import Onlooker, Step
 from minidist.train.setup import Setup
 
 
-class Watch:
-    """Follow a run on a worker; `step` is called after each of its steps, on all workers alike.
-
-    n: training examples.
-    """
+class Watch(Onlooker):
+    """Follow a run on a worker. n: training examples."""
 
     def __init__(self, setup: Setup, every: int, n: int) -> None:
+        super().__init__()
         self.setup, self.every = setup, every
         self.steps = self.epoch = 0
         self.expected = 0  # rows of all replicas in this epoch
@@ -40,14 +39,14 @@ class Watch:
         self.rows: list[np.ndarray] = []  # that this replica has read in this epoch
         self._before = self._hashes()
 
-    def step(self, epoch: int, rows: np.ndarray, count: int) -> None:
-        """Take note of the rows of a step, of `count` over all replicas, and look at everything if it is time."""
-        if epoch != self.epoch:
+    def step(self, step: Step) -> None:
+        """Take note of the rows of a step, and look at everything if it is time."""
+        if step.epoch != self.epoch:
             self._end_of_epoch()
-            self.epoch, self.expected = epoch, 0
+            self.epoch, self.expected = step.epoch, 0
             self.rows = []
-        self.rows.append(rows)
-        self.expected += count
+        self.rows.append(step.rows)
+        self.expected += step.count
         self.steps += 1
         if self.steps % self.every == 0:
             now = self._hashes()

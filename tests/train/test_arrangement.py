@@ -10,10 +10,10 @@ import pytest
 from minidist.comm import Communicator
 from minidist.comm.threads import run_ranks
 from minidist.errors import UserError
-from minidist.train.__main__ import run
 from minidist.train.arrangement import Arrangement, arrange
 from minidist.train.options import parse
 from minidist.train.results import sent_so_far
+from minidist.train.run import run
 
 
 @pytest.mark.parametrize(

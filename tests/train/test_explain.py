@@ -9,10 +9,10 @@ import pytest
 
 from minidist.comm import PURPOSES, Communicator
 from minidist.comm.threads import run_ranks
-from minidist.train.__main__ import run
 from minidist.train.forecast import averages
 from minidist.train.options import parse
 from minidist.train.results import sent_so_far
+from minidist.train.run import run
 from minidist.train.stories import fold
 
 

@@ -20,11 +20,11 @@ from minidist.sync.parameter_server import Link, ParameterServer
 from minidist.sync.server import Server
 from minidist.sync.zero import Zero
 from minidist.train import mode_options
-from minidist.train.__main__ import train
 from minidist.train.arrangement import arrange
 from minidist.train.forecast import forecast, forecast_server, total
 from minidist.train.holdings import kept, kept_by_server
 from minidist.train.keeping import Keeping
+from minidist.train.loop import train
 from minidist.train.options import parse
 from minidist.train.results import sent_so_far
 from minidist.train.setup import Setup, build_optimizer, set_up

@@ -16,8 +16,8 @@ import pytest
 from minidist.comm import Communicator
 from minidist.comm.threads import run_ranks
 from minidist.errors import UserError
-from minidist.train.__main__ import run
 from minidist.train.options import parse
+from minidist.train.run import run
 
 PROSE = "All work and no play makes a dull text to learn from. " * 60
 DIGITS = "--batch 300 --hidden 12,9,8,7 --dtype float64"  # 5 steps an epoch, the last one shorter

@@ -11,9 +11,9 @@ from minidist.errors import UserError
 from minidist.sync.parameter_server import Link
 from minidist.sync.server import Server
 from minidist.train import mode_options, nonfinite
-from minidist.train.__main__ import train
 from minidist.train.arrangement import arrange
 from minidist.train.keeping import Keeping
+from minidist.train.loop import train
 from minidist.train.options import parse
 from minidist.train.setup import build_optimizer, set_up
 

@@ -9,8 +9,9 @@ import pytest
 
 from minidist.comm.threads import run_ranks
 from minidist.errors import UserError
-from minidist.train.__main__ import main, run
+from minidist.train.__main__ import main
 from minidist.train.options import parse
+from minidist.train.run import run
 from minidist.train.scalars import check
 
 

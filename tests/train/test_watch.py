@@ -14,9 +14,9 @@ from minidist.comm.threads import run_ranks
 from minidist.data import loader
 from minidist.errors import UserError
 from minidist.train import mode_options
-from minidist.train.__main__ import train
 from minidist.train.arrangement import arrange
 from minidist.train.keeping import Keeping
+from minidist.train.loop import train
 from minidist.train.options import parse
 from minidist.train.setup import set_up
 
