@@ -183,7 +183,10 @@ def leave_deaths_to_parent() -> None:
 def _terminated(number: int, frame: FrameType | None) -> None:
     """Take the place of what SIGTERM does by itself; a second one is not waited for."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if _said_farewell():
+    line.listen()
+    if _failed:  # a rank that says why and ends the job, which Open MPI does by this signal
+        _listen_for(5 * WINDOW)
+    if _failed or _said_farewell():
         os.kill(os.getpid(), signal.SIGTERM)
     _fail("was ended by SIGTERM", "was ended by SIGTERM", code=143)
 
