@@ -142,7 +142,7 @@ class Injected:
         for pid in living:  # do not disturb the next case
             os.kill(pid, signal.SIGKILL)
         assert not living, f"orphans: {living}"
-        stamps = [float(file.read_text()) for file in self.stamps.iterdir()]
+        stamps = [float(file.read_text()) for file in self.stamps.iterdir() if not file.suffix]  # whole ones
         assert stamps or began, f"nothing was injected:\n{err}"
         times[self.launcher].append((ended - (began or min(stamps)), self.inject))
         left = [
