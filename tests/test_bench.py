@@ -11,8 +11,8 @@ from minidist.bench import __main__ as bench
 from minidist.bench import comm, in_numpy, ladder, measure, roofline, step
 from minidist.bench import kernels as kernel_suite
 from minidist.bench.kernels import random
-from minidist.bench.processor import Processor
 from minidist.comm import world
+from minidist.trace.processor import Processor
 
 SMALL = step.Mlp((6, 5, 4, 3), batch=8)
 

@@ -19,8 +19,8 @@ from minidist import _kernels as kernels
 from minidist.bench import comm, ladder, roofline, step
 from minidist.bench import kernels as kernel_suite
 from minidist.bench.measure import Row, measure, pinned
-from minidist.bench.processor import Processor
 from minidist.errors import UserError
+from minidist.trace.processor import Processor
 
 SUITES = ("kernels", "step", "comm")
 SECONDS = {"kernels": 0.15, "step": 3.0, "comm": 2.0}  # for each case

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from minidist.bench.processor import Processor
+from minidist.trace.processor import Processor
 
 SECONDS_PER_BLOCK = (
     2e-3  # of calls in a row: long beside the clock's resolution, and a cache is warm again soon

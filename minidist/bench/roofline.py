@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from minidist.bench.measure import Row
-from minidist.bench.processor import LARGEST_COPY, SMALLEST_COPY, Processor
 from minidist.errors import UserError
+from minidist.trace.processor import LARGEST_COPY, SMALLEST_COPY, Processor
 
 # Okabe & Ito's colours, which the colour-blind tell apart; the shapes differ too.
 KINDS = {

@@ -35,7 +35,8 @@ from minidist.launch import launch
 from minidist.nn import Group, Module, flatten
 from minidist.optim import Optimizer
 from minidist.plan.cluster import Cluster, Link
-from minidist.simulate.costs import Costs, operations
+from minidist.plan.operations import operations
+from minidist.simulate.costs import Costs
 from minidist.split.replica import whole_loss
 from minidist.trace.clocks import one_way
 from minidist.train.setup import as_model_input, build_optimizer, declare_model

@@ -74,6 +74,8 @@ class Program:
             yield from self.end()
             loss = list(self.collectives.start("all_reduce", self.mesh.everyone, 1, 8, "loss"))
             yield from loss
+            if not self.setup.sync.lockstep:
+                yield from self.collectives.now("all_reduce", self.mesh.replica(), 1, 8, "the replica's loss")
             yield from self.syncing.step()
             self.here = None
             yield from (Wait(act.tag) for act in loss)

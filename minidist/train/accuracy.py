@@ -1,4 +1,4 @@
-"""The curve of accuracy on a run's page (`--report`): after each epoch, the share of test targets that are right.
+"""The curve of accuracy of `--report` and `--plot`: after each epoch, the share of test targets that are right.
 
     step step step ... end of the epoch | evaluate | step step ...
 

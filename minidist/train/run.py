@@ -7,14 +7,18 @@ What a run will send is known beforehand (forecast.py): `--explain` prints it an
 """
 
 import argparse
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from minidist import data
 from minidist.comm import Communicator, stopping
 from minidist.data import Dataset
+from minidist.plan.operations import forward_of_layers
 from minidist.split.gather import whole_weights
 from minidist.sync.parameter_server import Link
 from minidist.sync.server import Server
@@ -154,7 +158,10 @@ def work(this: Run, link: Link | None, recorder: Recorder | None, shares: Shares
         "parameters_sha256": fingerprint(weights, setup.model),
         "sample": sample(weights, dataset, options) if options.sample else None,
     }
-    see.show(options, timeline, result, told)
+    share = -(-options.batch // setup.mesh.size("data"))
+    inputs = math.prod(dataset.train_inputs.shape[1:])
+    work = forward_of_layers(setup.model, share, inputs, np.dtype(options.dtype).itemsize)
+    see.show(options, timeline, result, told, work)
     return result
 
 
@@ -163,7 +170,7 @@ def onlookers(this: Run, setup: Setup, recorder: Recorder | None, shares: Shares
     looking: list[Onlooker] = []
     if shares:
         looking.append(Ranks(setup.mesh, setup.sync.lockstep, shares, this.epoch))
-    if this.options.report and recorder:
+    if (this.options.report or this.options.plot) and recorder:
         looking.append(AccuracyCurve(this.options, this.dataset, setup, recorder))
     return looking
 

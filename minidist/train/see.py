@@ -82,9 +82,16 @@ def collect(recorder: Recorder | None) -> Timeline | None:
 
 
 def show(
-    options: argparse.Namespace, timeline: Timeline | None, result: dict[str, Any], told: Sequence[Story]
+    options: argparse.Namespace,
+    timeline: Timeline | None,
+    result: dict[str, Any],
+    told: Sequence[Story],
+    work: dict[str, tuple[float, float]],
 ) -> None:
-    """Make what was asked for of a run's timeline, result and (for a page) stories; on rank 0 alone."""
+    """Make what was asked for of a run's timeline, result and (for a page) stories; on rank 0 alone.
+
+    work: operations and bytes of a step's forward through each of this rank's layers.
+    """
     if timeline is None:
         return
     timeline.facts.update(
@@ -94,6 +101,9 @@ def show(
         zero=options.zero,
         losses=result["loss_history"],
         accuracy=result["accuracy"],
+        accuracies=result["accuracy_history"],
+        dtype=options.dtype,
+        work=work,
         seconds=result["seconds"],
         of_steps=result["steps"],
     )

@@ -39,6 +39,9 @@ def run(ranks: int = 4, steps: int = 1) -> Timeline:
     found.facts = {
         "losses": [2.0, 1.0],
         "accuracy": 0.5,
+        "accuracies": [(1, 0.3), (2, 0.5)],
+        "work": {"layers.0": (2e9, 1e8), "layers.1": (1.0, 1.0)},  # of the second no forward was seen
+        "roof": (5e10, 1e9),
         "servers": 0,
         "mesh": {"data": ranks},
         "steps": steps,
@@ -158,6 +161,22 @@ def test_what_a_run_does_not_know_is_left_out_of_its_page():
 def test_of_a_replica_of_many_ranks_and_its_servers_whole_ones_are_shown():
     many = Timeline(67, facts={"mesh": {"data": 13, "pipe": 5}, "servers": 2})
     assert rows.shown_ranks(many) == [*range(15), 65, 66]
+
+
+def test_a_layer_lies_under_the_roof_where_its_operations_and_its_time_say():
+    figure = plot.roofline(run())
+    check_readable(figure)
+    roof, layer = figure.axes[0].lines
+    assert layer.get_label() == "layers.0"
+    assert (layer.get_xdata()[0], layer.get_ydata()[0]) == pytest.approx((20.0, 2e9 / 0.2 / 1e9))
+    assert roof.get_ydata().max() == 50
+    assert roof.get_ydata()[0] == pytest.approx(roof.get_xdata()[0])
+
+
+def test_accuracies_on_the_way_are_drawn_beside_the_losses():
+    losses, accuracies = plot.curves(run()).axes
+    assert losses.lines[0].get_ydata().tolist() == [2.0, 1.0]
+    assert accuracies.lines[0].get_ydata() == pytest.approx([0.3, 0.5])
 
 
 def test_a_notebook_shows_a_picture_without_pyplot():

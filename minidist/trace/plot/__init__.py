@@ -7,6 +7,7 @@ Each takes a run (a `Timeline`, real or simulated), or several to compare, and g
     bytes_matrix   how much each rank sent to each other one
     time_split     what each rank spent its time on
     memory         what each rank held over time
+    roofline       how near its layers came to what the processor allows
     one_page       all of these on one page, of one run
 
 The others draw ideas, from the objects themselves: `who_read`, `tape`, `cut_weight`, `buckets`, `memory_bars`,
@@ -22,6 +23,7 @@ from minidist.trace.plot.memory_bars import memory_bars
 from minidist.trace.plot.one_page import one_page
 from minidist.trace.plot.paths import paths
 from minidist.trace.plot.ring_or_tree import ring_or_tree
+from minidist.trace.plot.roofline import roofline
 from minidist.trace.plot.tape import tape
 from minidist.trace.plot.time_split import time_split
 from minidist.trace.plot.timeline import timeline
@@ -38,6 +40,7 @@ __all__ = [
     "one_page",
     "paths",
     "ring_or_tree",
+    "roofline",
     "tape",
     "time_split",
     "timeline",

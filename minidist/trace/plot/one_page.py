@@ -3,6 +3,7 @@
     | timeline                    |
     | loss         | time split   |      what a run does not know (a simulated one has no losses) is left out
     | bytes        | memory       |
+    | roofline     |
 
 Read next: `__init__.py`, which lists the pictures.
 """
@@ -18,6 +19,7 @@ from minidist.trace.plot import rows, style
 from minidist.trace.plot.bytes_matrix import bytes_matrix
 from minidist.trace.plot.curves import curves
 from minidist.trace.plot.memory import memory
+from minidist.trace.plot.roofline import roofline
 from minidist.trace.plot.time_split import time_split
 from minidist.trace.plot.timeline import timeline
 from minidist.trace.timeline import Timeline
@@ -44,6 +46,8 @@ def one_page(run: Timeline) -> Any:
         small.append(bytes_matrix)
     if any(run.memory):
         small.append(memory)
+    if run.facts.get("work"):
+        small.append(roofline)
     shown = len(rows.shown_ranks(run))
     above = 1.7 + (0.32 if shown <= 8 else 0.2) * shown
     pairs = [small[place : place + 2] for place in range(0, len(small), 2)]

@@ -4,7 +4,7 @@
                      else that we know to run comes nearer to what the arithmetic units can do
     bandwidth        bytes per second of a copy, for as many bytes as are asked about: some fit into a cache
 
-Read next: `kernels.py`.
+Read next: `plot/roofline.py`, and `minidist/bench/kernels.py`, which draw it and compare with it.
 """
 
 import functools
@@ -43,6 +43,10 @@ class Processor:
     def _copy(self, nbytes: int) -> float:
         source, target = np.ones(nbytes // 8, np.float32), np.ones(nbytes // 8, np.float32)
         return nbytes / shortest(lambda: np.copyto(target, source))
+
+    def roof(self, dtype: str) -> tuple[float, float]:
+        """Return the operations a second, and the bytes a second of a copy that is too large for a cache."""
+        return self.peak(dtype), self.bandwidth(LARGEST_COPY)
 
     def roof_seconds(self, dtype: str, flops: float, nbytes: float) -> float:
         """Return the least time for so much arithmetic and so many bytes: the longer of the two."""
