@@ -41,6 +41,8 @@ def explain(outcomes: Sequence[Outcome], transport: str, timeout: float, with_ou
                 parts.append(f"rank {other.rank} {verb} {where(other.frames)}")
         elif first.ended == "hung":
             parts.append(f"rank {other.rank} has finished")
+    if first.ended in ("died", "hung"):
+        parts += first.operations
     for outcome in outcomes:
         if with_output and outcome.output:
             parts.append(f"last lines printed by rank {outcome.rank}:")

@@ -141,7 +141,7 @@ def test_functions_and_classes_of_a_script_travel_by_value(tmp_path):
     assert subprocess.run([sys.executable, script], capture_output=True, text=True).stdout == "[0, 1]\n"
 
 
-def test_nothing_is_left_after_a_rank_was_killed(capsys):
+def test_a_killed_rank_is_told_with_its_last_operations_and_nothing_is_left_of_it(capsys):
     def fn(comm):
         if comm.rank == 0:
             print(os.getpid(), os.environ["MINIDIST_STACKS"])
@@ -153,6 +153,7 @@ def test_nothing_is_left_after_a_rank_was_killed(capsys):
     with pytest.raises(RankFailed, match=r"rank 1 of 2 on mpi: was killed \(SIGKILL\)") as failed:
         launch(fn, 2)
     assert failed.value.rank == 1
+    assert "the last operations of rank 1" in str(failed.value)
     survivor, in_directory = capsys.readouterr().out.split()[-2:]
     assert int(survivor) not in [pid for pid, _, _ in mpiexec.processes()]
     assert not Path(in_directory).parent.exists()
