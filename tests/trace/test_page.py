@@ -152,7 +152,7 @@ async function look(file, width) {
   canvas.dispatchEvent(new own.KeyboardEvent("keydown", {key: "PageDown", bubbles: true}));
   await note();
   canvas.dispatchEvent(new own.PointerEvent("pointerdown", {...here, buttons: 1}));
-  canvas.dispatchEvent(new own.PointerEvent("pointermove", {...here, clientX: here.clientX + 30, buttons: 1}));
+  canvas.dispatchEvent(new own.PointerEvent("pointermove", {...here, clientX: here.clientX + 90, buttons: 1}));
   own.dispatchEvent(new own.PointerEvent("pointerup", {}));
   await note();
   canvas.dispatchEvent(new own.KeyboardEvent("keydown", {key: "0", bubbles: true}));
