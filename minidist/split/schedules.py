@@ -19,7 +19,8 @@ With S ranks, M microbatches and chunks V, where the forward of a whole stage ta
     zero-bubble   (S-1) (F + BI - BW)          min(M, S), where B = BI + BW: for the input, and for the weights
     pipedream     as 1f1b                      min(M, S - i), and as many versions of the weights
 
-(Idle with chunks and with zero-bubble: for M >= S. L = S if S divides M, else up to 2 S - 1: see `one_f_one_b`.)
+(Idle with chunks and with zero-bubble: for M >= S, and BW not above F or BI. L = S if S divides M, else up to 2 S - 1:
+see `one_f_one_b`.)
 Messages: one activation and one gradient for each microbatch and border between virtual stages, whatever the schedule.
 
 GPipe: Huang et al. 2019. 1F1B: Narayanan et al., "PipeDream", SOSP 2019, and Fan et al., "DAPPLE", PPoPP 2021.
