@@ -87,9 +87,6 @@ def test_the_table_has_a_row_for_each_kind() -> None:
     assert as_markdown(rows(results)).count("\n") == 2
 
 
-UNKNOWN = ("unmatched_tag_not", "unmatched_wrong_n")
-
-
 def test_every_third_program_on_threads() -> None:
     quick = [
         program
@@ -99,7 +96,6 @@ def test_every_third_program_on_threads() -> None:
         and "sleep" not in program.text
         and "sys.exit" not in program.text
         and "died" not in program.kinds
-        and not program.name.startswith(UNKNOWN)
     ]
     red = {}
     with guarded_job(4, "threads") as (job, report):

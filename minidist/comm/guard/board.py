@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from minidist.comm.errors import CommError, DeadlockError
-from minidist.comm.guard.graph import Operation, Standing, from_plain
+from minidist.comm.guard.graph import Operation, Sent, Standing, from_plain
 
 STATES = ("runs", "waits", "left")
 VERSION, STATE, LOOKS, LENGTH, SINCE, VERDICT = range(6)  # int64 at the start of a stretch
@@ -43,6 +43,7 @@ class Board:
         self.memory, self.rank = memory, rank
         self.numbers = memory[:, :TEXT].view(np.int64)  # (ranks, 8)
         self.own = self.numbers[rank]
+        self.operations: Sequence[Operation] = ()  # that this rank has in flight
         self.obeyed: set[tuple[int, int]] = set()  # (rank, time) of reports that this rank has raised
         self.before = self.numbers  # as they were just before standings were read
         self.suspects: dict[int, tuple[int, int]] = {}  # rank -> (version, looks) when it was found stuck
@@ -52,16 +53,25 @@ class Board:
         """Say that this rank runs, and no more that it has left."""
         self.say("runs")
 
-    def say(self, state: str, operations: Sequence[Operation] = ()) -> None:
-        """Say what this rank does from now on."""
-        content = json.dumps([dataclasses.asdict(op) for op in operations]).encode()
+    def say(self, state: str, operations: Sequence[Operation] = (), sent: Sequence[Sent] = ()) -> None:
+        """Say what this rank does from now on; see `facts.py`."""
+        self.operations = operations
+        self._write(STATES.index(state), time.monotonic_ns(), operations, sent, ())
+
+    def say_more(self, sent: Sequence[Sent], unreceived: Sequence[Sent]) -> None:
+        """Say more of this rank, which goes on waiting."""
+        self._write(int(self.own[STATE]), int(self.own[SINCE]), self.operations, sent, unreceived)
+
+    def _write(self, state: int, since: int, *many: Sequence[Operation] | Sequence[Sent]) -> None:
+        """Write as much as there is room for."""
+        facts = [[dataclasses.asdict(one) for one in some] for some in many]
+        content = json.dumps(facts).encode()
         while len(content) > VERDICTS - TEXT:
-            operations = operations[: len(operations) // 2]
-            content = json.dumps([dataclasses.asdict(op) for op in operations]).encode()
+            facts = [some[: len(some) // 2] for some in facts]
+            content = json.dumps(facts).encode()
         self.own[VERSION] += 1
         self.memory[self.rank, TEXT : TEXT + len(content)] = np.frombuffer(content, np.uint8)
-        self.own[LENGTH], self.own[STATE] = len(content), STATES.index(state)
-        self.own[SINCE] = time.monotonic_ns()
+        self.own[LENGTH], self.own[STATE], self.own[SINCE] = len(content), state, since
         self.own[VERSION] += 1
 
     def read(self, rank: int) -> Standing | None:
@@ -69,11 +79,18 @@ class Board:
         row = self.numbers[rank]
         before = int(row[VERSION])
         state, length, since = int(row[STATE]), int(row[LENGTH]), int(row[SINCE])
-        content = self.memory[rank, TEXT : TEXT + length].tobytes() if state else b"[]"
+        content = self.memory[rank, TEXT : TEXT + length].tobytes() if state else b"[[], [], []]"
         if before % 2 or int(row[VERSION]) != before:
             return None
-        operations = tuple(from_plain(facts) for facts in json.loads(content))
-        return Standing(rank, STATES[state], operations, (time.monotonic_ns() - since) / 1e9)
+        operations, sent, unreceived = json.loads(content)
+        return Standing(
+            rank,
+            STATES[state],
+            tuple(map(from_plain, operations)),
+            (time.monotonic_ns() - since) / 1e9,
+            tuple(Sent(**facts) for facts in sent),
+            tuple(Sent(**facts) for facts in unreceived),
+        )
 
     def look(self, ranks: Sequence[int]) -> None:
         """Count that this rank has looked around."""

@@ -98,6 +98,16 @@ def without_under_way(standings: Mapping[int, Standing], counts: Mapping[int, Co
     }
 
 
+def with_unreceived(standings: Mapping[int, Standing], counts: Mapping[int, Counts]) -> dict[int, Standing]:
+    """Add to each rank what was sent to it and taken by none of its receives."""
+    sent = [one for standing in standings.values() for one in standing.sent if one.dest in counts]
+    left = [one for one in sent if one.count > counts[one.dest].taken[one.key, one.source, one.tag]]
+    return {
+        rank: dataclasses.replace(standing, unreceived=tuple(one for one in left if one.dest == rank))
+        for rank, standing in standings.items()
+    }
+
+
 def will_come(standing: Standing, op: Operation, message: Message, counts: Mapping[int, Counts]) -> bool:
     """Say whether what this message lacks is under way already. counts: of all who will do nothing more."""
     rank = standing.rank

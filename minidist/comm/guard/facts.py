@@ -17,7 +17,7 @@ from minidist.comm.errors import CommError, NotShared
 from minidist.comm.guard import slots
 from minidist.comm.guard.board import STRETCH, Board
 from minidist.comm.guard.counts import Counts
-from minidist.comm.guard.graph import Operation, Standing
+from minidist.comm.guard.graph import Operation, Sent, Standing
 from minidist.comm.guard.letters import Letters
 from minidist.comm.guard.slots import Slots
 
@@ -32,8 +32,15 @@ class Facts(Protocol):
         """Say that this rank runs, and forget who has left: all ranks begin (again) together."""
         ...
 
-    def say(self, state: str, operations: Sequence[Operation] = ()) -> None:
-        """Say what this rank does from now on: it "runs", "waits" in the first of these operations, or has "left"."""
+    def say(self, state: str, operations: Sequence[Operation] = (), sent: Sequence[Sent] = ()) -> None:
+        """Say what this rank does from now on: it "runs", "waits" in the first of these operations, or has "left".
+
+        sent: what a rank that has left had sent before.
+        """
+        ...
+
+    def say_more(self, sent: Sequence[Sent], unreceived: Sequence[Sent]) -> None:
+        """Say what this rank, which goes on waiting, has sent, and what was sent to it and never taken."""
         ...
 
     def look(self, ranks: Sequence[int]) -> None:

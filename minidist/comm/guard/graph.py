@@ -55,6 +55,20 @@ class Operation:
 
 
 @dataclass(frozen=True)
+class Sent:
+    """Messages of the program from one rank to another under one tag. Ranks are the world's."""
+
+    source: int
+    dest: int
+    comm: str  # the communicator's name, and its key
+    key: str
+    tag: int
+    count: int
+    line: str  # of the last one
+    what: str
+
+
+@dataclass(frozen=True)
 class Standing:
     """What one rank does: "runs", "waits" in the first of its operations, or "left"."""
 
@@ -62,6 +76,8 @@ class Standing:
     state: str
     operations: tuple[Operation, ...] = field(default=())
     ago: float = 0.0  # seconds since it began to wait, or left
+    sent: tuple[Sent, ...] = ()  # by this rank
+    unreceived: tuple[Sent, ...] = ()  # to this rank, and taken by none of its receives
 
     @property
     def waits_in(self) -> Operation:

@@ -26,7 +26,7 @@ from minidist.comm import line
 from minidist.comm.errors import CommError, DeadlockError
 from minidist.comm.guard import counts as counting
 from minidist.comm.guard.counts import Counts
-from minidist.comm.guard.graph import Operation, Standing, from_plain
+from minidist.comm.guard.graph import Operation, Sent, Standing, from_plain
 
 FIRST, LONGEST = 0.2, 4.0  # seconds before a rank that waits asks; and at most between two times that it does
 # Seconds for ranks that still run to come to be stuck as well, so that the report is a whole one; fewer where a rank
@@ -54,16 +54,23 @@ class Letters:
         self.counts_of_left: dict[int, Counts] = {}
         self.say("runs")
 
-    def say(self, state: str, operations: Sequence[Operation] = ()) -> None:
+    def say(self, state: str, operations: Sequence[Operation] = (), sent: Sequence[Sent] = ()) -> None:
         """Say what this rank does from now on; those who ask are told, and all others when it leaves."""
         self.state, self.operations = state, tuple(operations)
+        self.sent = tuple(sent)
         self.version += 1
         self.since = time.monotonic()
         self._ask_at, self._pause = self.since + FIRST, FIRST
         self._verdict: CommError | None = None
         self._stop_asking()
         if state == "left":
-            self._write("left", None, standing=self._standing(), counts=self.counts.as_plain())
+            self._write(
+                "left", None, standing=dataclasses.asdict(self._standing()), counts=self.counts.as_plain()
+            )
+
+    def say_more(self, sent: Sequence[Sent], unreceived: Sequence[Sent]) -> None:
+        """Say what this rank has sent; what it has not taken of others' is seen by its counts."""
+        self.sent = tuple(sent)
 
     def look(self, ranks: Sequence[int]) -> None:
         """Ask where all stand, if it is time to."""
@@ -95,11 +102,12 @@ class Letters:
         known = {} if in_time or not self._asked else {rank: Standing(rank, "runs") for rank in ranks}
         for rank, (_, standing, since) in self._answers.items():
             known[rank] = dataclasses.replace(standing, ago=now - since)
-        known[self.me] = Standing(self.me, self.state, self.operations, now - self.since)
+        known[self.me] = self._standing()
         standings = {rank: standing for rank, standing in (known | self.left).items() if rank in ranks}
         if self._suspects and len(self._again) == len(self._suspects) - 1:
             counted = {rank: counts for rank, (_, counts) in self._again.items()} | self.counts_of_left
-            standings = counting.without_under_way(standings, {**counted, self.me: self.counts})
+            counted[self.me] = self.counts
+            standings = counting.with_unreceived(counting.without_under_way(standings, counted), counted)
         return standings
 
     def settled(self, found: set[int], ranks: Sequence[int]) -> bool:
@@ -115,9 +123,11 @@ class Letters:
             settle = SETTLE_LEFT if self.left else SETTLE
             if self._others <= {*self._answers, *self.left} or time.monotonic() - self._asked > settle:
                 self._suspects = set(found)
-                answered = [standing for _, standing, _ in self._answers.values()]
-                operations = [*self.operations, *(op for standing in answered for op in standing.operations)]
-                self._ask(found - {self.me}, wanted=list({(op.key, op.tag) for op in operations}))
+                wanted: set[tuple[str, int | None]] = set()
+                for standing in self.standings(ranks).values():
+                    wanted.update((op.key, op.tag) for op in standing.operations)
+                    wanted.update((one.key, one.tag) for one in standing.sent)
+                self._ask(found - {self.me}, wanted=list(wanted))
             return False
         if len(self._again) < len(self._suspects) - 1:
             return False
@@ -148,12 +158,13 @@ class Letters:
         what = letter["what"]
         if what == "ask" and self.state == "waits":
             counts = self.counts.as_plain(map(tuple, letter["wanted"])) if "wanted" in letter else None
-            facts = {"version": self.version, "standing": self._standing(), "counts": counts}
-            self._write("answer", [rank], number=letter["number"], **facts)
+            standing = dataclasses.asdict(self._standing())
+            more = {"number": letter["number"], "version": self.version, "counts": counts}
+            self._write("answer", [rank], standing=standing, **more)
         elif what == "answer" and letter["number"] == self.number:
             if letter["counts"] is None:
-                standing = _standing_from_plain(letter["standing"])
-                self._answers[rank] = letter["version"], standing, time.monotonic() - standing.ago
+                theirs = _standing_from_plain(letter["standing"])
+                self._answers[rank] = letter["version"], theirs, time.monotonic() - theirs.ago
             else:
                 self._again[rank] = letter["version"], counting.from_plain(letter["counts"])
         elif what == "look" and not self._suspects:
@@ -165,10 +176,13 @@ class Letters:
             text, kind, ranks, lines = letter["facts"]
             self._verdict = DeadlockError(text, kind, ranks, dict(lines))
 
-    def _standing(self) -> dict[str, Any]:
+    def _standing(self) -> Standing:
         ago = time.monotonic() - self.since
-        return dataclasses.asdict(Standing(self.me, self.state, self.operations, ago))
+        return Standing(self.me, self.state, self.operations, ago, self.sent)
 
 
 def _standing_from_plain(facts: Any) -> Standing:
-    return Standing(**{**facts, "operations": tuple(map(from_plain, facts["operations"]))})
+    operations = tuple(map(from_plain, facts["operations"]))
+    return Standing(
+        **{**facts, "operations": operations, "sent": tuple(Sent(**one) for one in facts["sent"])}
+    )

@@ -1,8 +1,8 @@
 """The guard itself: what it does when a rank begins an operation, is about to sleep, and has ended one.
 
-A rank that waits looks around before each nap. On threads the hub asks for the verdict (`comm/hub.py`): there nothing
-is ever under way. On MPI a rank says what it waits for, and reads what the others have said: on the board (`board.py`),
-or in letters where they are on several machines (`letters.py`). A rank that computes, or is stopped, is never accused.
+A rank that waits looks around before each nap. On threads the hub asks for the verdict (`on_threads.py`). On MPI a
+rank says what it waits for, and reads what the others have said: on the board (`board.py`), or in letters where they
+are on several machines (`letters.py`). A rank that computes, or is stopped, is never accused.
 
 Read `fingerprints.py` (before), `facts.py`, `graph.py` and `verdict.py` (while a rank waits) next.
 """
@@ -12,18 +12,19 @@ from __future__ import annotations
 import atexit
 import os
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minidist.comm import guard
-from minidist.comm.arrays import describe
 from minidist.comm.errors import CommError
 from minidist.comm.events import Event, Listener
-from minidist.comm.guard import facts, fingerprints
+from minidist.comm.guard import facts, fingerprints, on_threads
+from minidist.comm.guard.describe import operations
 from minidist.comm.guard.facts import Facts
 from minidist.comm.guard.fingerprints import Agreement
-from minidist.comm.guard.graph import Message, Operation, Standing, stuck
+from minidist.comm.guard.graph import Sent, Standing, stuck
 from minidist.comm.guard.letters import Letters
 from minidist.comm.guard.messages import Messages
 from minidist.comm.guard.report import note, short, warn
@@ -35,7 +36,6 @@ from minidist.errors import UserError
 if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
     from minidist.comm.core import Core
-    from minidist.comm.progress import Request
     from minidist.comm.transport import TransportRequest
 
 PATIENCE = 0.02  # seconds that a rank waits before it looks for a deadlock, and between two looks for one
@@ -52,16 +52,18 @@ class Guard(Listener):
         self._packed: dict[Any, tuple[np.ndarray, int]] = {}
         self.board, self.slots = board, None
         self._moves: list[Any] = []  # what was in flight when the board was told
+        self._unreceived: list[Sent] | None = None  # None: this rank has not waited for PATIENCE yet
         self._next = self._since = 0.0
         self._warned = 0.0
         self._slow = seconds_until_slow()
         if comm.size > 1 and comm.transport == "mpi" and board is None:
             self.board, self.slots = facts.of(comm, self.me)
             atexit.register(self.leave)  # before leaving.farewell, which was registered earlier
-        if comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
-            comm.endpoint.hub.judge = verdicts  # type: ignore[attr-defined]
         requests = Requests()
-        comm.listeners += [self, requests, Unfinished(requests), Messages()]
+        self.unfinished = Unfinished(requests)
+        if comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
+            on_threads.join(comm.endpoint.hub, self.me, self.unfinished)  # type: ignore[attr-defined]
+        comm.listeners += [self, requests, self.unfinished, Messages()]
         if isinstance(self.board, Letters):
             comm.listeners.append(self.board.counts)
         comm.synchronous = guard.is_on(guard.SEND)
@@ -92,11 +94,15 @@ class Guard(Listener):
         now = time.monotonic()
         if in_flight != self._moves:
             self._moves, self._since, self._next = in_flight, now, now + PATIENCE
+            self._unreceived = None
             self.board.say("waits", operations(event, running))
         self.board.look(self.comm.members)
         if now < self._next:
             return
         self._next = now + PATIENCE
+        if self._unreceived is None:
+            self._unreceived = []
+            self.board.say_more(self.unfinished.recently_sent(self.me), [])
         error = self.board.decided() or self._look_around(self.board)
         if error is not None:
             self.board.say("runs")
@@ -113,6 +119,8 @@ class Guard(Listener):
         if not guard.is_on(guard.LEFT):
             standings = {rank: standing for rank, standing in standings.items() if standing.state != "left"}
         found = stuck(standings)
+        if self.me in found:
+            self._say_unreceived(board, standings)
         if not board.settled(found, self.comm.members):
             return None
         if any(standings[rank].waits_in.differs for rank in found):  # no more of its ranks will come
@@ -126,6 +134,14 @@ class Guard(Listener):
         note(error, min(standings[rank].ago for rank in found))
         board.decide(error)
         return error
+
+    def _say_unreceived(self, board: Facts, standings: Mapping[int, Standing]) -> None:
+        """Say which messages have been sent to this rank and taken by none of its receives."""
+        to_me = [one for standing in standings.values() for one in standing.sent if one.dest == self.me]
+        unreceived = self.unfinished.unreceived(to_me)
+        if unreceived != self._unreceived:
+            self._unreceived = unreceived
+            board.say_more(self.unfinished.recently_sent(self.me), unreceived)
 
     def _name_the_slow(self, board: Facts, now: float) -> None:
         """Warn of ranks that run while this one waits for them; the lowest of those who wait says it."""
@@ -160,7 +176,8 @@ class Guard(Listener):
     def leave(self) -> None:
         """Say that this rank's program has ended in good order."""
         if self.board is not None:
-            self.board.say("left", operations(None, self.comm.progress.running))
+            in_flight = operations(None, self.comm.progress.running)
+            self.board.say("left", in_flight, self.unfinished.recently_sent(self.me))
 
 
 def seconds_until_slow() -> float:
@@ -173,71 +190,3 @@ def seconds_until_slow() -> float:
     if not seconds > 0:
         raise UserError(f"MINIDIST_GUARD_TIMEOUT is {said!r}, expected seconds, as 10")
     return seconds
-
-
-def operations(event: Event | None, running: list[Request]) -> list[Operation]:
-    """Describe all that a rank has in flight; first what it waits for."""
-    ordered = sorted(running, key=lambda request: request.event is not event)
-    return [describe_request(request) for request in ordered]
-
-
-def describe_request(request: Request) -> Operation:
-    """Describe an operation as plain data, with world ranks."""
-    comm, event, facts = request.communicator, request.event, request.facts
-    messages = tuple(
-        Message(pending.sending, pending.peer, pending.tag)
-        for pending in request.pending
-        if not pending.done and not isinstance(pending, Agreement)
-    )
-    peer = facts.get("peer")
-    dtype, shape = facts.get("dtype"), facts.get("shape")
-    return Operation(
-        call=event.call if event else request.operation,
-        comm=comm.name,
-        key=str(comm.key),
-        members=comm.members,
-        line=event.line if event else "?",
-        sequence=facts.get("sequence"),
-        peer=comm.members[peer] if peer is not None and peer >= 0 else peer,
-        tag=facts.get("tag"),
-        what="" if dtype is None or shape is None else describe(dtype, shape),
-        messages=messages,
-        differs=any(
-            isinstance(p, Agreement) and not p.alike and p.mismatch() is not None for p in request.pending
-        ),
-    )
-
-
-def verdicts(hub: Any, long: bool) -> dict[int, Exception]:
-    """Judge ranks that are threads: whom to wake, and what each is to raise. Called under the hub's lock.
-
-    As long as a rank runs, it may come to be stuck as well; so the others are judged only if they have waited `long`.
-    """
-    if not long and set(hub.waiting) != hub.living:
-        return {}
-    left = {rank for rank in range(len(hub.threads)) if rank not in hub.living and guard.is_on(guard.LEFT)}
-    never = set(hub.waiting) | left
-    for request in hub.waiting.values():  # quickly: it mostly is not
-        if any(not p.done and (p.peer is None or p.peer in never) for p in request.pending):
-            break
-    else:
-        return {}
-    standings = {rank: Standing(rank, "runs") for rank in range(len(hub.threads))}
-    for rank, request in hub.waiting.items():
-        standings[rank] = Standing(
-            rank, "waits", tuple(operations(request.event, request.communicator.progress.running))
-        )
-    for rank in never - set(hub.waiting):
-        standings[rank] = Standing(rank, "left")
-    found = stuck(standings)
-    if not found:
-        return {}
-    for rank in sorted(found):
-        for pending in hub.waiting[rank].pending:
-            if isinstance(pending, Agreement) and not pending.alike:
-                difference = pending.mismatch()
-                if difference is not None:
-                    return dict.fromkeys(found, difference)
-    error = judge(found, standings)
-    note(error, 0.0)
-    return dict.fromkeys(found, error)

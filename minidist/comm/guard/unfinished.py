@@ -6,7 +6,8 @@ A small message is on its way at once, so a program with one `isend` too many en
 
 So each rank counts what it sends and what its receives take, on each communicator, for each peer and tag. Between two
 ranks messages of one tag are taken in the order in which they were sent: the counts alone say which are left. They are
-compared when all ranks have ended in good order (`ended` and `all_ended` of `events.py`), and not before.
+compared when all ranks have ended in good order (`ended` and `all_ended` of `events.py`); and before that for a rank
+that waits, since a message under another tag may be the one it waits for (`recently_sent`, `unreceived`).
 
 A message of minidist's own is counted, since the program may receive it, and never told.
 Read next: `report.py`, how it is told.
@@ -15,6 +16,7 @@ Read next: `report.py`, how it is told.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +24,15 @@ from minidist.comm.arrays import describe
 from minidist.comm.core import ANY_SOURCE
 from minidist.comm.events import Event, Listener, is_engines
 from minidist.comm.guard import is_on, report
+from minidist.comm.guard.graph import Sent
 
 if TYPE_CHECKING:
     from minidist.comm.guard.requests import Requests
     from minidist.comm.message import Header
 
 LAST = 16  # messages to one peer, under one tag, whose lines are kept
-Key = tuple[str, tuple[int, ...], int, int]  # communicator: name, members; the other's world rank; tag
+RECENT = 32  # peers and tags to which this rank has sent last, that others are told of
+Key = tuple[str, str, int, int]  # communicator: name, key; the other's world rank; tag
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ class Unfinished(Listener):
         assert dest is not None
         assert event.dtype is not None
         assert event.shape is not None
-        count = self.sent.setdefault(_key(event, dest), [0])
+        key = _key(event, dest)
+        count = self.sent[key] = self.sent.pop(key, [0])  # the last one is the latest
         count[0] += 1
         del count[1 : len(count) - LAST + 1]
         line = "" if is_engines() else event.line
@@ -65,6 +70,19 @@ class Unfinished(Listener):
     def arriving(self, event: Event, header: Header, source: int) -> None:
         """Count a message that a receive has taken."""
         self.taken[_key(event, source)] += 1
+
+    def recently_sent(self, me: int) -> list[Sent]:
+        """Give what this rank has sent, the latest first; the program's messages only."""
+        found = []
+        for (name, key, dest, tag), (count, *last) in list(self.sent.items())[: -RECENT - 1 : -1]:
+            line, what = last[-1]
+            if line:
+                found.append(Sent(me, dest, name, key, tag, count, line, what))
+        return found
+
+    def unreceived(self, sent: Iterable[Sent]) -> list[Sent]:
+        """Give those of these messages to this rank that none of its receives has taken."""
+        return [one for one in sent if one.count > self.taken[one.comm, one.key, one.source, one.tag]]
 
     def ended(self) -> Any:
         """Give this rank's counts and its open requests, as plain data, and begin anew."""
@@ -99,20 +117,20 @@ class Unfinished(Listener):
 def _key(event: Event, other: int) -> Key:
     comm = event.communicator
     assert event.tag is not None
-    return comm.name, comm.members, comm.members[other], event.tag
+    return comm.name, str(comm.key), comm.members[other], event.tag
 
 
 def never_received(said: list[Any]) -> list[Open]:
     """Give the program's messages that no receive has taken; said: what the ranks said, in order of world ranks."""
     taken = {
-        (name, tuple(members), source, dest, tag): count
+        (key, source, dest, tag): count
         for dest, words in enumerate(said)
-        for name, members, source, tag, count in words["taken"]
+        for _, key, source, tag, count in words["taken"]
     }
     found = []
     for source, words in enumerate(said):
-        for name, members, dest, tag, count, *last in words["sent"]:
-            left = count - taken.get((name, tuple(members), source, dest, tag), 0)
+        for name, key, dest, tag, count, *last in words["sent"]:
+            left = count - taken.get((key, source, dest, tag), 0)
             for line, what in last[-left:] if left > 0 else []:
                 on = "" if name == "world" else f" on {name!r}"
                 if line:

@@ -149,19 +149,31 @@ def expected(op: Operation) -> str:
 
 
 def unmatched(rank: int, op: Operation, standings: Mapping[int, Standing]) -> list[str]:
-    """Say which messages have been sent to this rank and received by nobody."""
-    found = []
-    for other, standing in standings.items():
-        for theirs in standing.operations:
-            if (
-                theirs.call.removeprefix("i") == "send"
-                and theirs.peer == rank
-                and any(m.sending for m in theirs.messages)
-            ):
-                fits = (op.peer in (-1, None, other)) and theirs.tag == op.tag and theirs.key == op.key
-                if not fits and (other == op.peer or standing.state == "waits"):
-                    on = "" if theirs.key == op.key else f" on {theirs.comm!r}"
-                    found.append(
-                        f"rank {other} sent {theirs.what} with tag {theirs.tag}{on} at {source(theirs.line)}"
-                    )
-    return found
+    """Say which messages to this rank, received by nobody, may be what its receive waits for.
+
+    Those of the awaited rank under another tag or on another communicator. One of another rank, if it is the only one
+    that would fit otherwise, or the awaited rank has sent the like to somebody else: where many have sent to us and
+    the awaited one has sent nothing, it is he who is at fault.
+    """
+    near, astray = [], []
+    for one in standings[rank].unreceived:
+        alike = one.tag == op.tag and one.key == op.key
+        if op.peer in (-1, None, one.source):
+            near += [] if alike else [one]
+        elif alike:
+            astray.append(one)
+    if astray and not near:
+        elsewhere = [s for other in standings.values() for s in other.unreceived if s.source == op.peer]
+        awaited = next((standing for standing in standings.values() if standing.rank == op.peer), None)
+        waits_for_us = awaited is not None and any(
+            op.sequence is None and message.peer == rank
+            for op in awaited.operations
+            for message in op.messages
+        )
+        if any(s.tag == op.tag for s in elsewhere) or (len(astray) == 1 and not waits_for_us):
+            near = astray
+    return [
+        f"rank {one.source} sent {one.what} with tag {one.tag}"
+        f"{'' if one.key == op.key else f' on {one.comm!r}'} at {source(one.line)}"
+        for one in near
+    ]
