@@ -30,10 +30,15 @@ def explain(outcomes: Sequence[Outcome], transport: str, timeout: float, with_ou
         parts.append(f"rank {first.rank} of {size} on {transport}: {said}")
         if first.traceback:
             parts.append(first.traceback)
-        same = [other for other in blamed[1:] if _alike(other, first)]
-        if same:
-            parts.append(f"(the same on {_ranks(same)})")
-        parts += [f"rank {other.rank}: {other.message}" for other in blamed[1:] if other not in same]
+        rest = list(blamed)
+        while rest:
+            one, *others = rest
+            if one is not first:
+                parts.append(f"rank {one.rank}: {one.message}")
+            same = [other for other in others if _alike(other, one)]
+            if same:
+                parts.append(f"(the same on {_ranks(same)})")
+            rest = [other for other in others if other not in same]
     for other in outcomes:
         if other.ended in ("hung", "stopped"):
             verb = "stands at" if other.ended == "hung" else "was stopped at"

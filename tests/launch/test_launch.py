@@ -70,6 +70,16 @@ def test_the_same_failure_on_all_ranks_is_told_once(transport):
     assert str(failed.value).endswith("(the same on ranks 1, 2)")
 
 
+def test_ranks_that_fail_alike_in_pairs_are_told_in_pairs():
+    def fn(comm):
+        raise KeyError(f"row {comm.rank // 2}")
+
+    with pytest.raises(RankFailed) as failed:
+        launch(fn, 4, transport="threads")
+    rows = "(the same on rank 1)\nrank 2: KeyError: 'row 1'\n(the same on rank 3)"
+    assert str(failed.value).endswith(rows)
+
+
 @on_both
 def test_at_the_limit_each_ranks_line_is_shown(transport):
     def fn(comm):
