@@ -7,7 +7,8 @@ What counts in an average is how many targets (examples, or tokens) each replica
 (McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017,
 algorithm 1; Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019). A replica without examples takes
 no step, and joins the average with weight 0. Each divides its loss by its *own* count, and clips by the norm of its
-own gradient: so with k = 1 this is data parallel for plain SGD without clipping, and a method of its own otherwise.
+own gradient: so with k = 1 this is data parallel for plain SGD without clipping (and with momentum, while a replica's
+share of the batch stays the same), and a method of its own otherwise.
 
 Replicas drift apart most where training is young. So `warm_up` steps of plain data parallel may come first (post-local
 SGD: Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020), and `growth` makes every gap that many times
