@@ -48,7 +48,7 @@ def bytes_matrix(runs: Timeline | Sequence[Timeline], ax: Axes | None = None) ->
         extent = (-0.5, end, end, -0.5)
         image = place.imshow(sent, cmap="Blues", vmin=0, vmax=max(1.15 * most / size, 1e-12), extent=extent)
         of = f" (the most in {block} x {block} ranks)" if block > 1 else ""
-        title = f"{rows.name_of(run)}: {unit} sent" if len(several) > 1 else f"{unit} sent{of}"
+        title = f"{rows.name_of(run)}\n{unit} sent" if len(several) > 1 else f"{unit} sent{of}"
         style.letter(place, title, "to rank", "from rank")
         if run.ranks <= MOST_NUMBERS:
             place.set_xticks(range(run.ranks))

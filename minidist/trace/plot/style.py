@@ -133,11 +133,9 @@ def bytes_unit(nbytes: float) -> tuple[float, str]:
 
 def letter(ax: Axes, title: str, x: str = "", y: str = "") -> None:
     """Write title and names of axes, and set the sizes of all text that is there."""
-    ax.set_title(
-        textwrap.fill(title, int(LETTERS * room(ax) / WIDTH)),
-        fontsize=TITLE,
-        loc="left",
-    )
+    fits = int(LETTERS * room(ax) / WIDTH)
+    lines = [textwrap.fill(line, fits) for line in title.split("\n")]
+    ax.set_title("\n".join(lines), fontsize=TITLE, loc="left")
     ax.set_xlabel(x, fontsize=TEXT)
     ax.set_ylabel(y, fontsize=TEXT)
     ax.tick_params(labelsize=TEXT)
