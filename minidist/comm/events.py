@@ -9,6 +9,7 @@ These are a listener's methods; meters, guard and trace are listeners, and comm 
     after(event)     the operation is complete
     failed(event)    it has ended without a result, or will never be complete
     waited(event)    the program has asked for the result with `wait()`
+    polled(event)    the program has heard from `test()` that the operation is not complete
     tested(event)    the program has heard from `test()` that the operation is complete
 
     ended()          the rank's program has ended in good order: what is to be said of it, as plain data
@@ -162,6 +163,9 @@ class Listener:
 
     def waited(self, event: Event) -> None:
         """Hear that the program has asked for the result."""
+
+    def polled(self, event: Event) -> None:
+        """Hear that the program has been told that there is no end yet."""
 
     def tested(self, event: Event) -> None:
         """Hear that the program has been told of the end; where nothing else is said, as if it had waited."""

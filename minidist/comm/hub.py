@@ -113,12 +113,24 @@ class Hub:
             while rank in self.waiting:
                 if not self.news[rank].wait(None if self.judge is None else LONG) and rank in self.waiting:
                     self._look_around(long=True)
-            verdict = self.verdicts.pop(rank, None)
-            if verdict is not None:
-                for boxes in (self.posted, self.sent):  # what nobody waits for any more must meet nobody
-                    for box in boxes.values():
-                        box[:] = [message for message in box if message not in request.pending]
-                raise verdict
+            self._obey(rank, request)
+
+    def poll(self, rank: int, request: Request) -> None:
+        """Count a rank as waiting that asks without an end whether it is complete; raise if that can never be."""
+        with self.lock:
+            waits = self.waiting.get(rank) is request
+            if not waits and rank not in self.verdicts and not any(m.done for m in request.pending):
+                self.waiting[rank] = request
+                self._look_around()
+            self._obey(rank, request)
+
+    def _obey(self, rank: int, request: Request) -> None:
+        verdict = self.verdicts.pop(rank, None)
+        if verdict is not None:
+            for boxes in (self.posted, self.sent):  # what nobody waits for any more must meet nobody
+                for box in boxes.values():
+                    box[:] = [message for message in box if message not in request.pending]
+            raise verdict
 
     def end(self, rank: int, error: BaseException | None = None) -> None:
         """Say that a rank has ended, and with which error."""

@@ -59,6 +59,13 @@ class Request:
         """Move everything in flight as far as it can go; say whether this operation is complete."""
         if not self.done:
             self.communicator.progress.advance()
+            if not self.done and self.event is not None:
+                try:
+                    for listener in self.communicator.listeners:
+                        listener.polled(self.event)
+                except BaseException as error:  # a deadlock: it will never be complete
+                    self.fail(error)
+                    raise
         if self.done and self.event is not None:
             for listener in self.communicator.listeners:
                 listener.tested(self.event)

@@ -19,7 +19,7 @@ import numpy as np
 
 from minidist.comm import guard
 from minidist.comm.errors import CommError
-from minidist.comm.events import Event, Listener
+from minidist.comm.events import Event, Listener, source_line
 from minidist.comm.guard import facts, fingerprints, on_threads
 from minidist.comm.guard.describe import operations
 from minidist.comm.guard.facts import Facts
@@ -27,6 +27,7 @@ from minidist.comm.guard.fingerprints import Agreement
 from minidist.comm.guard.graph import Sent, Standing, stuck
 from minidist.comm.guard.letters import Letters
 from minidist.comm.guard.messages import Messages
+from minidist.comm.guard.polling import only_test_ends
 from minidist.comm.guard.report import note, short, warn
 from minidist.comm.guard.requests import Requests
 from minidist.comm.guard.unfinished import Unfinished
@@ -36,9 +37,11 @@ from minidist.errors import UserError
 if TYPE_CHECKING:
     from minidist.comm.communicator import Communicator
     from minidist.comm.core import Core
+    from minidist.comm.hub import Hub
     from minidist.comm.transport import TransportRequest
 
 PATIENCE = 0.02  # seconds that a rank waits before it looks for a deadlock, and between two looks for one
+POLLS = 0.2  # seconds after which a rank that polls without an end counts as waiting
 # Seconds of waiting for a rank that runs before it is named, and before it is named again.
 SLOW, AGAIN = 5.0, 30.0
 
@@ -54,6 +57,8 @@ class Guard(Listener):
         self._moves: list[Any] = []  # what was in flight when the board was told
         self._unreceived: list[Sent] | None = None  # None: this rank has not waited for PATIENCE yet
         self._next = self._since = 0.0
+        self._polled: list[Any] = []  # what was in flight when the program began to ask for it
+        self._polls_since = 0.0
         self._warned = 0.0
         self._slow = seconds_until_slow()
         if comm.size > 1 and comm.transport == "mpi" and board is None:
@@ -61,8 +66,10 @@ class Guard(Listener):
             atexit.register(self.leave)  # before leaving.farewell, which was registered earlier
         requests = Requests()
         self.unfinished = Unfinished(requests)
+        self._hub: Hub | None = None
         if comm.transport == "threads" and guard.is_on(guard.DEADLOCK):
-            on_threads.join(comm.endpoint.hub, self.me, self.unfinished)  # type: ignore[attr-defined]
+            self._hub = comm.endpoint.hub  # type: ignore[attr-defined]
+            on_threads.join(self._hub, self.me, self.unfinished)
         comm.listeners += [self, requests, self.unfinished, Messages()]
         if isinstance(self.board, Letters):
             comm.listeners.append(self.board.counts)
@@ -110,6 +117,18 @@ class Guard(Listener):
             raise error
         if now - self._since > self._slow and now - self._warned > AGAIN and guard.is_on(guard.STRAGGLER):
             self._name_the_slow(self.board, now)
+
+    def polled(self, event: Event) -> None:
+        """Take a rank that asks for ever whether an operation is complete for one that waits in it."""
+        running = event.communicator.progress.running
+        in_flight = [pending for request in running for pending in request.pending]
+        now = time.monotonic()
+        if in_flight != self._polled:
+            self._polled, self._polls_since = in_flight, now
+        elif now - self._polls_since > POLLS and only_test_ends(source_line()):
+            if self._hub is not None:
+                self._hub.poll(self.me, next(request for request in running if request.event is event))
+            self.waiting(event)
 
     def _look_around(self, board: Facts) -> CommError | None:
         """Give the report if this rank is stuck, has been for long enough, and is the lowest of those who are."""
