@@ -30,7 +30,8 @@ def roofline(runs: Timeline | Sequence[Timeline], ax: Axes | None = None) -> Any
 
     The runs' facts have "work": {layer: (operations, bytes) of its forwards in a step}, and may have "roof":
     (operations, bytes) a second that the processor can do; else that is measured now, on this one, which takes about
-    a second. A layer is as fast as in its recorded step of median length: in a shorter one it may have had fewer examples.
+    a second. A layer is as fast as in its recorded step of median length: in a shorter one it may have had fewer
+    examples.
     """
     several = style.several(runs)
     place = style.axes_in(ax, 3.6)
