@@ -31,9 +31,9 @@ STATES = ("runs", "waits", "left")
 VERSION, STATE, LOOKS, LENGTH, SINCE, VERDICT = range(6)  # int64 at the start of a stretch
 TEXT, VERDICTS, STRETCH = 64, 16384, 32768  # bytes: where texts begin, and how long a stretch is
 NEEDED = 20  # looks of each rank without any movement
-SETTLE = (
-    0.25  # seconds for ranks that still run to come to be stuck as well, so that the report is a whole one
-)
+SILENT = 2.0  # seconds without a look: such a rank is stopped, or computes
+# Seconds for ranks that still run to come to be stuck as well, so that the report is a whole one.
+SETTLE = 0.25
 
 
 class Board:
@@ -46,6 +46,9 @@ class Board:
         self.operations: Sequence[Operation] = ()  # that this rank has in flight
         self.obeyed: set[tuple[int, int]] = set()  # (rank, time) of reports that this rank has raised
         self.before = self.numbers  # as they were just before standings were read
+        self.seen: dict[
+            int, tuple[int, float]
+        ] = {}  # rank -> (looks, when they were first seen to be so many)
         self.suspects: dict[int, tuple[int, int]] = {}  # rank -> (version, looks) when it was found stuck
         self.suspected = 0.0  # when
 
@@ -97,10 +100,17 @@ class Board:
         self.own[LOOKS] += 1
 
     def standings(self, ranks: Sequence[int]) -> dict[int, Standing]:
-        """Give what these ranks do; of one that is writing just now nothing."""
+        """Give what these ranks do; of one that is writing just now nothing. Who waits and does not look runs."""
         self.before = self.numbers.copy()
-        read = {rank: self.read(rank) for rank in ranks}
-        return {rank: standing for rank, standing in read.items() if standing is not None}
+        now, standings = time.monotonic(), {}
+        for rank in ranks:
+            standing, looks = self.read(rank), int(self.before[rank, LOOKS])
+            if looks != self.seen.get(rank, (-1,))[0]:
+                self.seen[rank] = looks, now
+            if standing is not None:
+                is_silent = standing.state == "waits" and now - self.seen[rank][1] > SILENT
+                standings[rank] = dataclasses.replace(standing, state="runs") if is_silent else standing
+        return standings
 
     def settled(self, found: set[int], ranks: Sequence[int]) -> bool:
         """Say whether ranks that are stuck by their standings have looked often enough since, and none has moved."""

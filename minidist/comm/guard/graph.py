@@ -107,6 +107,20 @@ def stuck(standings: Mapping[int, Standing]) -> set[int]:
         suspects -= free
 
 
+def runs_behind(rank: int, standings: Mapping[int, Standing]) -> set[int]:
+    """Give the ranks that run and that this one waits for, or those for which it waits, and so on."""
+    seen: set[int] = set()
+    ahead = {rank}
+    while ahead:
+        seen |= ahead
+        waits = [
+            standings[other] for other in ahead if other in standings and standings[other].state == "waits"
+        ]
+        messages = [message for standing in waits for op in standing.operations for message in op.messages]
+        ahead = {message.peer for message in messages if message.peer is not None} - seen
+    return {other for other in seen if other in standings and standings[other].state == "runs"} - {rank}
+
+
 def is_stuck(rank: int, op: Operation, never: Collection[int], standings: Mapping[int, Standing]) -> bool:
     """Say whether a message that `op` of `rank` needs can only come from ranks that can `never` send it."""
     return any(lacks(rank, op, message, never, standings) for message in op.messages)

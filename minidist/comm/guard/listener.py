@@ -24,7 +24,7 @@ from minidist.comm.guard import facts, fingerprints, on_threads
 from minidist.comm.guard.describe import operations
 from minidist.comm.guard.facts import Facts
 from minidist.comm.guard.fingerprints import Agreement
-from minidist.comm.guard.graph import Sent, Standing, stuck
+from minidist.comm.guard.graph import Sent, Standing, runs_behind, stuck
 from minidist.comm.guard.letters import Letters
 from minidist.comm.guard.messages import Messages
 from minidist.comm.guard.polling import only_test_ends
@@ -44,6 +44,8 @@ PATIENCE = 0.02  # seconds that a rank waits before it looks for a deadlock, and
 POLLS = 0.2  # seconds after which a rank that polls without an end counts as waiting
 # Seconds of waiting for a rank that runs before it is named, and before it is named again.
 SLOW, AGAIN = 5.0, 30.0
+ALIKE = 1.0  # seconds: who has waited longest by less than this, has not
+CHAIN = ", behind others that wait for it,"
 
 
 class Guard(Listener):
@@ -163,24 +165,28 @@ class Guard(Listener):
             board.say_more(self.unfinished.recently_sent(self.me), unreceived)
 
     def _name_the_slow(self, board: Facts, now: float) -> None:
-        """Warn of ranks that run while this one waits for them; the lowest of those who wait says it."""
+        """Warn of a rank that runs while others wait for it; the one that has waited longest says it."""
         standings = board.standings(self.comm.members)
-        standing = standings.get(self.me)
-        waiting = [rank for rank, other in standings.items() if other.state == "waits"]
-        if not waiting or min(waiting) != self.me or standing is None:
+        slow = runs_behind(self.me, standings)
+        if not slow:
             return
-        runs = {rank for rank, other in standings.items() if other.state == "runs"}
-        slow = sorted(runs & {message.peer for op in standing.operations for message in op.messages})
-        if slow:
-            self._warned = now
-            op, rank = standing.waits_in, slow[0]
-            warn(
-                "straggler",
-                f"rank {rank} is late: rank {self.me} has waited for it for {now - self._since:.0f} s in "
-                f"{op.words()} at {short(op.line)}. It still runs (or is stopped); the job goes on when it comes.",
-                slow,
-                {self.me: op.line},
-            )
+        rank = min(slow)
+        with_me = [other for other in standings if rank in runs_behind(other, standings)]
+        longest = max(standings[other].ago for other in with_me)
+        if self.me != min(other for other in with_me if standings[other].ago > longest - ALIKE):
+            return
+        self._warned = now
+        op = standings[self.me].waits_in
+        chain = (
+            "" if any(m.peer == rank for o in standings[self.me].operations for m in o.messages) else CHAIN
+        )
+        warn(
+            "straggler",
+            f"rank {rank} is late: rank {self.me} has waited for it{chain} for {now - self._since:.0f} s in "
+            f"{op.words()} at {short(op.line)}. It still runs (or is stopped); the job goes on when it comes.",
+            sorted(slow),
+            {self.me: op.line},
+        )
 
     def after(self, event: Event) -> None:
         """Note that an operation is complete."""
