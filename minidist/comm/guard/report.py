@@ -38,7 +38,10 @@ def note(error: CommError, time: float | None = None) -> None:
 
 
 def note_first(error: CommError, time: float | None = None) -> None:
-    """Append a fault that every rank may find by itself: one of a kind, of the rank that found it first."""
+    """Append a fault that every rank may find by itself: once, by the rank that found it first.
+
+    It is the same fault if it is of the same kind and has a line of the program in common.
+    """
     path = os.environ.get("MINIDIST_GUARD_REPORT")
     if not path:
         return
@@ -47,7 +50,9 @@ def note_first(error: CommError, time: float | None = None) -> None:
     with open(path, "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        if not any(json.loads(line)["kind"] == error.kind for line in file):
+        told = [fault for fault in map(json.loads, file) if fault["kind"] == error.kind]
+        lines = set(error.lines.values())
+        if not any(lines & set(fault["lines"].values()) or not fault["lines"] for fault in told):
             note(error, time)
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from minidist.comm import guard
+from minidist.comm.errors import CommError
+from minidist.comm.guard import report
 from minidist.comm.guard.requests import Requests
 from minidist.comm.guard.unfinished import Unfinished
 from minidist.comm.threads import run_ranks
@@ -137,3 +139,11 @@ def test_under_mpiexec_it_is_told_when_all_ranks_have_finished(told, tmp_path):
     (report,) = told()
     assert (report["kind"], report["lines"]) == ("never received", {"1": f"{program}:7"})
     assert done.stderr.count("never received") == 1
+
+
+def test_a_fault_of_all_ranks_is_noted_once_and_one_of_another_line_too(told):
+    for rank, line in ((1, "a.py:3"), (0, "a.py:3"), (2, "a.py:9"), (3, "a.py:9")):
+        report.note_first(CommError("twice", "waited twice", (rank,), {rank: line}))
+    report.note_first(CommError("temporary", "temporary", (0,), {0: "a.py:3"}))
+    noted = [(fault["kind"], fault["ranks"]) for fault in told()]
+    assert noted == [("waited twice", [1]), ("waited twice", [2]), ("temporary", [0])]
