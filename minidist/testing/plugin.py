@@ -7,13 +7,15 @@ gives one item for each transport and number of ranks (`test_something[mpi-3]`).
 asserts there; it fails if it fails on any rank, with that rank's own message and line. A rank that hangs, exits or
 is killed costs this one test, and nothing of it is left.
 
-The guard watches them (`minidist/comm/guard/`), unless the configuration says `minidist_guard = false`.
+The guard watches them (`minidist/comm/guard/`), unless the configuration says `minidist_guard = false`. What a test has
+left open at its end, a message never received or a request never waited for, is a warning of that test.
 
 The ranks live in a `Job` of `minidist.launch`: one child process with threads for the whole session, and one MPI job
 for each module of tests, where 1, 2 and 3 ranks are the first ranks of the 4. After an unclean end the job is replaced.
 The function travels to the ranks by value, together with its module's helpers, exactly as pytest rewrote its asserts.
 """
 
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +33,29 @@ MARK = (
 )
 
 
+LEFT_OPEN = re.compile(
+    r"minidist guard: \d+ (message|request)s? (was|were) "
+)  # how the guard begins to tell of it
 USUAL_RANKS = 4  # a job has at least so many, to serve the other tests of its module too
+
+
+class GuardWarning(UserWarning):
+    """A test has passed, and left something open."""
+
+
+class LeftOpen:
+    """Keep what the guard says of it at the end of a test, of all that its ranks print."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.rank: int | None = None  # who says it
+
+    def __call__(self, rank: int, line: str) -> None:
+        """Take a line that a rank has printed."""
+        if LEFT_OPEN.match(line):
+            self.rank = rank
+        if rank == self.rank:
+            self.lines.append(line)
 
 
 @dataclass(frozen=True)
@@ -86,18 +110,21 @@ class RanksPlugin:
             name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames
         }
         where: Where = arguments.pop("comm")
-        job = self.job(where, pyfuncitem)
+        job, left_open = self.job(where, pyfuncitem), LeftOpen()
         outcomes = job.call(
             call_test,
             (pyfuncitem.obj, arguments, list(warnings.filters)),
             ranks=where.size,
             timeout=where.timeout,
+            printed=left_open if self.guard else None,
         )
         if any(outcome.ended != "returned" for outcome in outcomes):
             blamed = causes(outcomes)
             if all(outcome.type == "Skipped" for outcome in blamed):  # pytest.skip(...) is an exception
                 pytest.skip(blamed[0].message.removeprefix("Skipped: "))
             pytest.fail(explain(outcomes, where.transport, where.timeout), pytrace=False)
+        if left_open.lines:
+            pyfuncitem.warn(GuardWarning("\n".join(left_open.lines)))
         return True
 
     def job(self, where: Where, item: pytest.Function) -> Job:

@@ -253,3 +253,30 @@ def test_without_mpi_its_items_are_skipped_with_the_reason_and_threads_run(run, 
     )
     result.assert_outcomes(passed=2, skipped=2)
     result.stdout.fnmatch_lines(["*there is no mpiexec*"])
+
+
+def test_what_a_test_leaves_open_is_a_warning_of_it(run):
+    text = """
+        import numpy as np
+        import pytest
+
+        @pytest.mark.ranks(2, transports=["threads"])
+        def test_sends_one_too_many(comm):
+            x = np.zeros(3)
+            comm.isend(np.zeros(3), 1 - comm.rank, tag=4).wait()
+            comm.isend(np.zeros(3), 1 - comm.rank, tag=5)
+            comm.recv(x, 1 - comm.rank, tag=4)
+
+        @pytest.mark.ranks(2, transports=["threads"])
+        def test_leaves_nothing(comm):
+            print("not the guard's")
+        """
+    result = run(text)
+    result.assert_outcomes(passed=2, warnings=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*test_what*.py:4: GuardWarning: minidist guard: 2 messages were sent and never received:",
+            "*rank 0 sent float64 (3,) to rank 1 with tag 5   test_what*.py:8   comm.isend(*",
+        ]
+    )
+    run(text, "-W", "error").assert_outcomes(passed=1, failed=1)
