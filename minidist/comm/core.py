@@ -49,6 +49,7 @@ class Core:
         self.freed = False  # given back: nothing can be started any more
         self._sent = {purpose: [0, 0] for purpose in PURPOSES}
         self._collectives = 0  # started so far: the number of the next one
+        self._turn: Turn | None = None  # of the last collective that listeners were told of
         self._messages = 0  # point-to-point operations started so far
         self._blocking = False  # whether the operation that begins is waited for at once
 
@@ -168,8 +169,11 @@ class Core:
             )
             if channel is not None:
                 channel.event = request.event
-            gates = [listener.before(request.event) for listener in self.listeners]
-            request.steps = _gated([gate for gate in gates if gate is not None], steps)
+            gates = [gate for listener in self.listeners if (gate := listener.before(request.event)) is not None]
+            turn = Turn()
+            if channel is None:
+                turn.before, self._turn = self._turn, turn
+            request.steps = _in_turn(gates, turn, steps)
         return self.progress.start(request)
 
     def _check_rank(self, rank: int, what: str, any_source: bool = False) -> None:
@@ -187,7 +191,31 @@ class Core:
         return array
 
 
-def _gated(gates: list[Iterable[TransportRequest]], steps: Steps) -> Steps:
-    """Let an operation begin when the listeners' requests are complete."""
-    yield from gates
+class Turn:
+    """Complete when the collective before this one, if there is one, has begun or was refused."""
+
+    peer: int | None = None
+    source, count = -1, 0
+    sending, tag = False, -1
+
+    def __init__(self) -> None:
+        self.before: Turn | None = None
+        self.over = self.done = False
+
+    def test(self) -> bool:
+        """Say whether it is this one's turn."""
+        self.done = self.before is None or self.before.over
+        return self.done
+
+
+def _in_turn(gates: list[Iterable[TransportRequest]], turn: Turn, steps: Steps) -> Steps:
+    """Let an operation begin after its gates and in its turn: gates may end in another order on another rank.
+
+    Ranks that meet in memory number their meetings as they begin them.
+    """
+    try:
+        yield from gates
+        yield (turn,)
+    finally:
+        turn.over, turn.before = True, None
     return (yield from steps)

@@ -122,6 +122,37 @@ def test_what_may_not_be_summed_at_once_is_refused_or_goes_the_long_way(comm):
     assert (x == 4).all()
 
 
+@pytest.mark.ranks(2)
+@pytest.mark.parametrize("second_is_held", [False, True])
+def test_sums_in_flight_begin_in_the_order_of_their_calls_on_every_rank(comm, second_is_held):
+    class Gate:
+        peer, source, count, done, open = None, -1, 0, False, False
+
+        def test(self):
+            return self.open
+
+    class HoldsBack(Listener):
+        def __init__(self, gates):
+            self.gates = list(gates)
+
+        def before(self, event):
+            gate = self.gates.pop(0)
+            return gate and [gate]
+
+    x, first, second = comm.allocate_shared(300), Gate(), Gate()
+    x[...] = 1
+    held = [first, second if second_is_held else None] if comm.rank == 1 else [None, None]
+    comm.listeners.append(HoldsBack(held))
+    requests = [comm.iall_reduce(part, out=part) for part in (x[:200], x[200:])]
+    second.open = True  # before the first
+    comm.progress.advance()
+    first.open = True
+    for request in reversed(requests):
+        request.wait()
+    comm.listeners.clear()
+    assert (x == 2).all()
+
+
 @pytest.mark.ranks(4)
 def test_each_communicator_has_its_own_and_sends_what_is_anothers(comm):
     half = comm.split(comm.rank % 2)
