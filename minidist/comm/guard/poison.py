@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-FIRST, MARKS = 0b1010_0101 << 14, 64  # no other NaN has such bits; 64 marks differ in a float16 too
+# No other NaN begins with these bits; the next six are the number's, and all nine are there in a float16 too.
+FIRST, MARKS = 0b101 << 19, 64
 MANY = 1 << 16  # of an array that is larger, only some numbers are looked at
 # bytes: (bits as, where the mark stands)
 _BITS = {2: (np.uint16, 13), 4: (np.uint32, 0), 8: (np.uint64, -29)}
@@ -29,7 +30,7 @@ _BITS = {2: (np.uint16, 13), 4: (np.uint32, 0), 8: (np.uint64, -29)}
 
 def marks() -> Iterator[int]:
     """Give one mark after the other, in a circle."""
-    return (FIRST | (number % MARKS) << 13 & 0x3FFFFF for number in itertools.count())
+    return (FIRST | (number % MARKS) << 13 for number in itertools.count())
 
 
 def fill(buffer: np.ndarray, mark: int) -> None:

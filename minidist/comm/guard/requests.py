@@ -145,7 +145,8 @@ class Requests(Listener):
         if flight is None or flight.over:
             return
         changed = flight.changed or not flight.is_intact()
-        mark, writes, line = flight.mark, flight.writes, source_line()
+        mark, line = flight.mark, source_line()
+        buffers = [one.writes for one in list(self.flights.values()) if one.mark and one.writes is not None]
         flight.release()
         if changed and is_on("changed in flight"):
             whose = "was to fill" if mark else "was reading"
@@ -155,7 +156,7 @@ class Requests(Listener):
                 f"buffer changed while in flight: {flight.call} at {flight.line} {whose} it, and it was changed before "
                 f"the request's end at {line}. Change it only after wait()",
             )
-        name = _who_has_read(mark, writes) if mark else None
+        name = _who_has_read(mark, buffers) if mark else None
         if name is not None:
             raise self._fault(
                 event,
@@ -244,12 +245,14 @@ def _overlap(a: np.ndarray | None, b: np.ndarray | None) -> bool:
         return False
 
 
-def _who_has_read(mark: int, buffer: np.ndarray | None) -> str | None:
-    """Give the name of a variable of the program that holds poison of this mark; None: there is none."""
+def _who_has_read(mark: int, buffers: list[np.ndarray]) -> str | None:
+    """Give the name of a variable of the program that holds poison of this mark; None: there is none.
+
+    buffers: of the receives that are open, where poison must be; there are fewer marks than receives may be open.
+    """
     for frame in _program_frames(sys._getframe(1)):
         for name, value in list(frame.f_locals.items()):
-            own = buffer is not None and isinstance(value, np.ndarray) and np.may_share_memory(value, buffer)
-            if not own and poison.is_all(value, mark):
+            if poison.is_all(value, mark) and not any(np.may_share_memory(value, one) for one in buffers):
                 return name
     return None
 

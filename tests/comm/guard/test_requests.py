@@ -1,6 +1,7 @@
 """Requests that are not used as they must be: each is named with the line that posted it."""
 
 import inspect
+import itertools
 import json
 import threading
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from minidist.comm import CommError, DeadlockError, MessageMismatch, RequestFault
+from minidist.comm.guard import poison
 from minidist.comm.guard.requests import Requests
 from minidist.comm.threads import run_ranks
 
@@ -223,6 +225,25 @@ def test_what_is_right_is_left_alone():
         return numbers.tolist()
 
     assert watched(program) == [[0, 1, 2]] * 2
+
+
+def test_many_receives_that_are_open_at_once_are_told_apart():
+    def program(comm):
+        count = 2 * poison.MARKS
+        if comm.rank == 1:
+            for _ in range(count):
+                comm.send(np.ones(2), 0)
+            return 0.0
+        pieces = []
+        for _ in range(count):
+            piece = np.empty(2)  # the last one stays here, and is open while the others are waited for
+            pieces.append((comm.irecv(piece, 1), piece))
+        for request, _ in pieces:
+            request.wait()
+        return sum(x[0] for _, x in pieces)
+
+    assert len(set(itertools.islice(poison.marks(), poison.MARKS))) == poison.MARKS
+    assert watched(program)[0] == 2 * poison.MARKS
 
 
 def test_the_buffer_of_a_receive_that_fails_is_as_it_was():
