@@ -107,11 +107,12 @@ def differ(fingerprints: dict[int, Fingerprint]) -> str | None:
     for rank in ranks[1:]:
         names = ("the call", "op", "root", "dtype and shape", "counts")
         pairs = zip(names, first.must_agree(ranks[0]), fingerprints[rank].must_agree(rank), strict=True)
-        different = [name for name, one, other in pairs if one != other]
+        different = [(name, one, other) for name, one, other in pairs if one != other]
         if different:
-            if different == ["dtype and shape"]:
-                return "the dtype" if first.shape == fingerprints[rank].shape else "the shape"
-            return different[0]
+            name, one, other = different[0]
+            if len(different) == 1 and name == "dtype and shape":
+                return "the dtype" if one[1] == other[1] else "the shape"
+            return name
     if first.call.removeprefix("i") == "broadcast" and first.root in fingerprints:
         root = fingerprints[first.root]
         for rank in ranks:

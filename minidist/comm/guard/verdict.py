@@ -93,12 +93,12 @@ def classify(
             f"Rank {rank} is in {op.words()}, and {name_ranks(gone[rank])} will not come any more.",
             f"Does {short(op.line)} run once too often on rank {rank}, or did the others leave their loop too early?",
         ]
-    sends = [rank for rank, op in waits.items() if op.call == "send"]
+    sends = [rank for rank, op in waits.items() if op.call.removeprefix("i") == "send"]
     if sends and len(sends) == len(waits):
         return "buffered send", [
-            f"{name_ranks(sends).capitalize()} cannot return from send before the receiver has come to its receive.",
+            f"{name_ranks(sends).capitalize()} cannot end a send before its receiver has come to its receive.",
             "Without the guard a small message waits in a buffer, and the program works by luck; a large one does not.",
-            "Let one side receive first, or use sendrecv or isend.",
+            "Let one side receive first, or use sendrecv, or isend and wait for it after the receive.",
         ]
     messages_only = {
         rank: standing if rank in waits and rank not in collectives else Standing(rank, "runs")
@@ -120,8 +120,8 @@ def classify(
         ]
     if ring and all(rank in sends for rank in ring):
         return "buffered send", [
-            f"{name_ranks(ring).capitalize()} cannot return from send before the receiver has come to its receive.",
-            "Let one side receive first, or use sendrecv or isend.",
+            f"{name_ranks(ring).capitalize()} cannot end a send before its receiver has come to its receive.",
+            "Let one side receive first, or use sendrecv, or isend and wait for it after the receive.",
         ]
     if any(rank in sends for rank in ring):
         return "cycle", [
