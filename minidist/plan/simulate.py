@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -38,6 +39,11 @@ class Player(Events):
     def __init__(self, cluster: Cluster, ranks: int, played: Iterable[int], flows: bool = True) -> None:
         super().__init__(ranks, ticks=not cluster.background)
         self.cluster, self.flows, self.played = cluster, flows, set(played)
+        self.at_once = replace(  # what of a message is not latency
+            cluster,
+            within=replace(cluster.within, latency=0.0),
+            between=replace(cluster.between, latency=0.0),
+        )
         self.timeline = Timeline(ranks if ranks <= MOST_RANKS else len(self.played))
         self.sent: Counter[tuple[int, int]] = Counter()  # bytes, by source and destination
         self.nodes = cluster.places(ranks)
@@ -82,15 +88,26 @@ class Player(Events):
         self.expected.setdefault(key, deque()).append(pending)
         return pending
 
-    def meet(self, strand: Strand, members: int, tag: Hashable, seconds: float) -> Pending:
-        """Wait until so many strands have come, and then so many seconds."""
+    def meet(
+        self,
+        strand: Strand,
+        members: int,
+        tag: Hashable,
+        seconds: float,
+        port: Hashable = None,
+        keeps: float = 0.0,
+    ) -> Pending:
+        """Wait until so many strands have come, then until the port is free, then so many seconds; keep it `keeps`."""
         here = self.meetings.setdefault(tag, [])
         here.append(Pending(what=f"the others at {messages.name_of(tag)}"))
         if len(here) == members:
+            began = max(strand.clock, self.free.get(port, 0.0))
+            if port is not None:
+                self.free[port] = began + keeps
             for pending in self.meetings.pop(tag):
                 if pending is not here[-1]:
-                    self.complete(pending, strand.clock + seconds)
-            here[-1].at = strand.clock + seconds
+                    self.complete(pending, began + seconds)
+            here[-1].at = began + seconds
         return here[-1]
 
     def after(self, strand: Strand, seconds: float) -> Pending:
@@ -176,7 +193,10 @@ class Player(Events):
             elif len(act.members) > 1:
                 for dest, nbytes in messages.sent_by(act, rank, comm.nodes):
                     self.sent[rank, dest] += nbytes
-                yield (self.meet(strand, len(here), act.tag, cost.seconds(act, self.cluster, comm.nodes)),)
+                # Two at once among the same ranks share their links: the bytes of one after those of the other.
+                seconds = cost.seconds(act, self.cluster, comm.nodes)
+                keeps = cost.seconds(act, self.at_once, comm.nodes)
+                yield (self.meet(strand, len(here), act.tag, seconds, act.members, keeps),)
             nbytes = act.n * act.itemsize
             span = Span(rank, FLIGHT, act.operation, began, strand.clock, bytes=nbytes)
             self.timeline.spans.append(span)

@@ -54,6 +54,13 @@ def test_the_other_collectives_take_as_long_as_their_formulas_say(operation):
     assert played.stop == pytest.approx(cost.other(operation, 320, 4, LINK), rel=1e-12)
 
 
+def test_collectives_at_once_share_their_links_also_where_one_rank_stands_for_all():
+    acts = [Collect("all_reduce", tuple(range(4)), 96_000, 8, tag, "ring") for tag in "abc"]
+    acts += [Wait(tag) for tag in "abc"]
+    everybody = play(dict.fromkeys(range(4), acts), cluster()).stop
+    assert play({0: acts}, cluster(), ranks=4).stop == pytest.approx(everybody, rel=0.02)
+
+
 def test_ranks_of_a_machine_share_its_card():
     def swap(cards):
         acts = [[Send(rank ^ 2, 1_000_000, "x"), Receive(rank ^ 2, "x")] for rank in range(4)]
