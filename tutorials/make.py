@@ -28,9 +28,12 @@ def notebook(source: Path) -> Any:
     made.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": {"name": "python"}})
     for number, cell in enumerate(made.cells):
         cell.id = f"cell-{number:02}"
-        if "check" in cell.metadata.get("tags", []):  # folded, in JupyterLab and on the site
+        tags = cell.metadata.get("tags", [])
+        if "check" in tags:  # folded, in JupyterLab and on the site
             cell.metadata["jupyter"] = {"source_hidden": True}
-            cell.metadata.tags.append("hide-input")
+            tags.append("hide-input")
+        if "answer" in tags:  # folded on the site, where it would be read before one has guessed
+            tags.append("hide-cell")
     return nbformat.v4.upgrade(made)
 
 
