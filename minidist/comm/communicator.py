@@ -58,7 +58,7 @@ class Communicator(PointToPoint):
             and op == "sum"
             and algorithm in (None, "shared")
             and not self.listeners
-            and self.new_channel is Channel
+            and self.progress.at_once
         ):
             begun = self._all_reduce_at_once(x, purpose)
             if begun is not None and begun.stage == shared_memory.COMPLETE:
@@ -80,9 +80,11 @@ class Communicator(PointToPoint):
         complete = begun.stage == shared_memory.COMPLETE
         if self.recorder:
             self.recorder.ends(number) if complete else self.recorder.take_back()
-        if complete:
+        if complete and self.new_channel is Channel:  # one less to make: that takes half a microsecond
             self._collectives += 1
             self.count(purpose, begun.plan.nbytes, 2 * (self.size - 1))
+        elif complete:
+            self.next_channel(purpose).count_shared(begun.plan.nbytes)
         return begun
 
     def iall_reduce(

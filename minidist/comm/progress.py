@@ -136,6 +136,9 @@ class Request:
 class Progress:
     """Everything that one rank has in flight, on all its communicators."""
 
+    # Whether a small sum may be made at once, without a request. Who follows all requests says no.
+    at_once = True
+
     def __init__(self, idle: Any) -> None:
         self.idle = idle  # the transport's way to wait: idle(progress, request, since)
         self.running: list[Request] = []

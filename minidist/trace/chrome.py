@@ -80,7 +80,7 @@ def read(path: str | Path) -> Timeline:
 
 def other_data(timeline: Timeline) -> dict[str, Any]:
     """Give what no event says."""
-    return {"ranks": timeline.ranks, "sent": timeline.to_dict()["sent"], "facts": timeline.facts}
+    return {"ranks": timeline.ranks, "sent": timeline.sent_list(), "facts": timeline.facts}
 
 
 def to_events(timeline: Timeline) -> list[dict[str, Any]]:

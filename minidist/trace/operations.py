@@ -40,6 +40,7 @@ class Operations:
         self._where = recorder.where()  # of the operation that is waited for
         for name in ("start", "wait", "advance", "idle"):
             recorder.wrap(progress, name, getattr(self, name))
+        recorder.wrap(progress, "at_once", False)
 
     def start(self, request: Request) -> Request:
         """Start an operation, which may come back before it is complete."""

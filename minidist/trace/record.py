@@ -116,8 +116,8 @@ class Recorder:
         self._before.clear()
         self._wrapped.clear()
 
-    def wrap(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
-        """Let calls of owner.name go to `wrapper`, as long as this records."""
+    def wrap(self, owner: Any, name: str, wrapper: Any) -> None:
+        """Let owner.name be `wrapper`, as long as this records."""
         self._wrapped.append((owner, name, wrapper))
 
     def where(self) -> tuple[int | None, int | None, int | None, str | None]:

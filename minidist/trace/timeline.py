@@ -115,14 +115,18 @@ class Timeline:
         busy = sum((s for kind, s in self.seconds().items() if kind in COMPUTES), np.zeros(self.ranks))
         return 1 - busy / whole if whole > 0 else np.zeros(self.ranks)
 
+    def sent_list(self) -> list[list[int]]:
+        """Give what of `sent` is not zero, as [source, dest, bytes]."""
+        sources, dests = np.nonzero(self.sent)
+        return np.stack([sources, dests, self.sent[sources, dests]], axis=1).tolist()
+
     def to_dict(self) -> dict[str, Any]:
-        """Give plain data that JSON can write: of `sent` only what is not zero, as [source, dest, bytes]."""
-        sources, dests = (places.tolist() for places in np.nonzero(self.sent))
+        """Give plain data that JSON can write."""
         return {
             "ranks": self.ranks,
             "spans": [{k: v for k, v in asdict(span).items() if v is not None} for span in self.spans],
             "flows": [asdict(flow) for flow in self.flows],
-            "sent": [[s, d, int(self.sent[s, d])] for s, d in zip(sources, dests, strict=True)],
+            "sent": self.sent_list(),
             "memory": [[list(point) for point in points] for points in self.memory],
             "facts": self.facts,
         }

@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from minidist.comm import Communicator
 from minidist.comm.threads import run_ranks
 from minidist.errors import UserError
 from minidist.trace import chrome
+from minidist.trace.clocks import FEW, compare_clocks
 from minidist.trace.gather import gather
 from minidist.trace.record import STEPS as LONG
 from minidist.trace.record import Recorder
@@ -99,6 +101,24 @@ def test_after_some_steps_nothing_is_written_down_but_bytes_are_counted(tmp_path
     assert max(flow.received for flow in timeline.flows) <= timeline.stop
 
 
+def test_after_the_written_steps_small_sums_are_made_at_once_again_and_are_still_counted() -> None:
+    def job(comm: Communicator) -> None:
+        recorder, loop = Recorder(comm, steps=1), SimpleNamespace(step=lambda: None)
+        recorder.mark_steps(loop, "step")
+        shared = comm.allocate_shared(300)
+        comm.endpoint.looks = 10**8  # until the other thread has come
+        with recorder:
+            for at_once in [False] + 10 * [True]:
+                loop.step()
+                assert comm.progress.at_once == at_once
+                comm.all_reduce(shared, out=shared)
+        assert {span[4] for span in recorder.spans} == {1}
+        # In each sum half of the other's vector, 1200 bytes, is read, and as much is written.
+        assert sum(recorder.messages.sent) == comm.counters["user"][1] == 11 * 2400
+
+    run_ranks(job, 2)
+
+
 def test_backward_goes_through_the_layers_last_one_first(tmp_path: Path) -> None:
     timeline, _ = trained(tmp_path, 1, "--accumulate", "2")
     for kind, order in (("forward", [0, 1, 2]), ("backward", [2, 1, 0])):
@@ -132,6 +152,15 @@ def test_clocks_that_differ_by_seconds_and_drift_are_brought_together() -> None:
     wrong = 2 * max(clock["wrong_by_at_most"]) + 1e-4
     ends = [[s.stop for s in timeline.spans if s.rank == r and s.kind == "communication"] for r in range(3)]
     assert np.ptp(ends, axis=0).max() < 0.04 + wrong  # they end together: the last rank's start lets all end
+
+
+def test_clocks_that_agree_are_compared_a_few_times_only() -> None:
+    def job(comm: Communicator) -> tuple[float, int]:
+        looks = iter(range(1000))
+        moment = compare_clocks(comm, lambda: time.perf_counter() + 0 * next(looks))
+        return moment.offset, next(looks)
+
+    assert run_ranks(job, 3) == [(0.0, 4 * FEW + 1), (0.0, 2 * FEW), (0.0, 2 * FEW)]
 
 
 def test_of_a_long_run_the_steps_are_kept_that_all_ranks_have_in_full() -> None:
