@@ -26,6 +26,8 @@ from minidist.errors import UserError
 from minidist.launch import Job
 from minidist.launch.mpiexec import find_mpiexec
 from minidist.launch.report import causes, explain
+from minidist.testing.exercise import MARK as EXERCISE
+from minidist.testing.exercise import ExercisePlugin
 
 MARK = (
     'ranks(*sizes, transports=("threads", "mpi"), timeout=20): run the test, whose first argument is `comm`, '
@@ -166,9 +168,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the configuration turn the guard off."""
     words = "watch the ranks: find calls that do not fit together, and ranks that wait for ever"
     parser.addini("minidist_guard", words, type="bool", default=True)
+    group = parser.getgroup("minidist", "exercises")
+    group.addoption("--student", default="student.py", help="the file to grade, from the test's folder")
+    group.addoption("--score-json", metavar="PATH", help="write the points here, again after each test")
+    group.addoption(
+        "--feedback", default="diagnosis", choices=["name", "hint", "diagnosis"], help="what to tell"
+    )
+    group.addoption(
+        "--exercise-transport", choices=["mpi", "threads"], help="where ranks run; mpi if it is there"
+    )
+    group.addoption(
+        "--debug-rank", type=int, metavar="RANK", help="stop at this rank's breakpoint()s; no limit"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark and the plugin's state."""
     config.addinivalue_line("markers", MARK)
+    config.addinivalue_line("markers", EXERCISE)
+    config.pluginmanager.register(ExercisePlugin(config), "minidist-exercises")
     config.pluginmanager.register(RanksPlugin(config.getini("minidist_guard")), "minidist-ranks")
