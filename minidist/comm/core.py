@@ -169,7 +169,9 @@ class Core:
             )
             if channel is not None:
                 channel.event = request.event
-            gates = [gate for listener in self.listeners if (gate := listener.before(request.event)) is not None]
+            gates = [
+                gate for listener in self.listeners if (gate := listener.before(request.event)) is not None
+            ]
             turn = Turn()
             if channel is None:
                 turn.before, self._turn = self._turn, turn
