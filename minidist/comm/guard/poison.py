@@ -15,6 +15,7 @@ Read `requests.py` next, which poisons and looks.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -42,6 +43,7 @@ def fill(buffer: np.ndarray, mark: int) -> None:
         buffer[...] = _nan(buffer.dtype.newbyteorder("="), mark)
 
 
+@functools.cache  # and so never freed: the program's next small np.empty would find the poison in that memory
 def _nan(dtype: np.dtype, mark: int) -> np.ndarray:
     """Give a NaN that carries the mark, where the format is one of those above."""
     real = np.zeros((), dtype).real.dtype
@@ -50,7 +52,7 @@ def _nan(dtype: np.dtype, mark: int) -> np.ndarray:
     unsigned, shift = _BITS[real.itemsize]
     bits = np.full(dtype.itemsize // real.itemsize, np.nan, real).view(unsigned)
     bits |= unsigned(mark >> shift if shift >= 0 else mark << -shift)
-    return bits.view(dtype)[0]
+    return bits.view(dtype)
 
 
 def found(value: Any) -> set[int]:

@@ -232,7 +232,9 @@ class Requests(Listener):
 
 def digest(array: np.ndarray) -> int:
     """Give a number that changes with any byte of an array."""
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    if not array.flags.c_contiguous:  # a copy, and not an array: np.empty would find what was in a small one
+        return zlib.crc32(array.tobytes())
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data)
 
 
 def _overlap(a: np.ndarray | None, b: np.ndarray | None) -> bool:
@@ -252,7 +254,10 @@ def _who_has_read(mark: int, buffers: list[np.ndarray]) -> str | None:
     """
     for frame in _program_frames(sys._getframe(1)):
         for name, value in list(frame.f_locals.items()):
-            if poison.is_all(value, mark) and not any(np.may_share_memory(value, one) for one in buffers):
+            is_array = isinstance(value, np.ndarray)
+            if is_array and any(np.may_share_memory(value, buffer) for buffer in buffers):
+                continue
+            if poison.is_all(value, mark):
                 return name
     return None
 

@@ -10,7 +10,7 @@ import pytest
 
 from minidist.comm import CommError, DeadlockError, MessageMismatch, RequestFault
 from minidist.comm.guard import poison
-from minidist.comm.guard.requests import Requests
+from minidist.comm.guard.requests import Requests, digest
 from minidist.comm.threads import run_ranks
 
 
@@ -244,6 +244,16 @@ def test_many_receives_that_are_open_at_once_are_told_apart():
 
     assert len(set(itertools.islice(poison.marks(), poison.MARKS))) == poison.MARKS
     assert watched(program)[0] == 2 * poison.MARKS
+
+
+def test_no_poison_is_in_new_arrays_of_the_program():
+    number, rows, new = np.zeros(()), np.zeros((6, 2)), []
+    for mark, buffer in zip(poison.marks(), (number, rows[:, 1]), strict=False):
+        poison.fill(buffer, mark)
+        digest(buffer)
+        new += [np.empty(1) for _ in range(8)] + [np.empty(6) for _ in range(8)]
+    assert [poison.found(array) for array in new] == [set()] * 32
+    assert len(poison.found(number) | poison.found(rows)) == 2
 
 
 def test_the_buffer_of_a_receive_that_fails_is_as_it_was():
