@@ -31,6 +31,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from minidist import leftovers
@@ -181,14 +182,23 @@ def leave_deaths_to_parent() -> None:
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
-    """Take the place of what SIGTERM does by itself; a second one is not waited for."""
+    """Take the place of what SIGTERM does by itself; a second one is not waited for.
+
+    Open MPI ends a job by this signal: then another rank is the cause, and who tells it is that rank, or the launcher.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    line.listen()
-    if _failed:  # a rank that says why and ends the job, which Open MPI does by this signal
-        _listen_for(5 * WINDOW)
-    if _failed or _said_farewell():
+    _listen_for(WINDOW)  # who has computed until now has heard nothing yet
+    if _failed:
+        _listen_for(4 * WINDOW)
+    if _failed or _said_farewell() or _launcher_knows_who_ended():
         os.kill(os.getpid(), signal.SIGTERM)
     _fail("was ended by SIGTERM", "was ended by SIGTERM", code=143)
+
+
+def _launcher_knows_who_ended() -> bool:
+    """Say whether minidist.launch has the exit code of a rank already: it is noted before MPI ends the others."""
+    stacks = os.environ.get("MINIDIST_STACKS")
+    return stacks is not None and any(Path(stacks).parent.glob("exit-*"))
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:

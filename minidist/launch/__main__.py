@@ -146,6 +146,9 @@ def run_on_mpi(given: argparse.Namespace, ending: Ending, restart: int) -> int:
             if job.returncode == 0 and len(codes) == given.n and not any(codes.values()):
                 return 0
             return explain_end(job.returncode, given.n, directory, terminal)
+        except KeyboardInterrupt:
+            hang_up(pipes)  # as at the time limit
+            raise
         finally:
             if job.returncode != 0:
                 mpiexec.end(job, family)
@@ -199,6 +202,8 @@ def explain_limit(given: argparse.Namespace, directory: Path, terminal: Terminal
 def explain_end(code: int | None, n: int, directory: Path, terminal: Terminal) -> int:
     """Say what ended a job if its ranks could not; return the exit code of the rank that was the cause."""
     codes = mpiexec.exit_codes(n, directory)
+    # Open MPI ends the others by SIGTERM: none of them was the cause, even if that one ended with 0.
+    codes = {rank: own for rank, own in codes.items() if own != 128 + signal.SIGTERM} or codes
     codes = {rank: own for rank, own in codes.items() if own} or codes
     for died in dict.fromkeys(codes.values()):
         if not terminal.said_something or died in (128 + signal.SIGKILL, 128 + signal.SIGSEGV):
