@@ -354,7 +354,10 @@ def test_sigterm_lets_a_training_end_its_step_on_all_ranks_and_save(tmp_path, wh
 
 
 def press_ctrl_c(command, environment, when):
-    """Run a command in a terminal, press Ctrl-C once it has printed `when`; return (exit code, all it printed)."""
+    """Run a command in a terminal, press Ctrl-C once it has printed `when`; return (exit code, all it printed).
+
+    Who has not ended after 30 s is killed: exit code -9.
+    """
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvpe(command[0], command, environment)
@@ -369,7 +372,11 @@ def press_ctrl_c(command, environment, when):
             os.write(terminal, b"\x03")
             pressed = True
     os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), printed.decode(errors="replace")
+    while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > until:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return os.waitstatus_to_exitcode(ended[1]), printed.decode(errors="replace")
 
 
 # Python warns of a fork beside threads; here exec follows at once.
