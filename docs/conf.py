@@ -46,7 +46,10 @@ if wanted := os.environ.get("MINIDIST_SITE_RUN"):
 autodoc_member_order = "bysource"
 add_module_names = False
 highlight_language = "none"  # pictures and tables in docstrings
-suppress_warnings = ["ref.python"]  # two classes of one name, in a signature: the link leads to one of them
+suppress_warnings = [
+    "ref.python",  # two classes of one name, in a signature: the link leads to one of them
+    "misc.highlighting_failure",  # the cells of a notebook that is not executed are taken for plain Python, not IPython
+]
 
 html_theme = "furo"
 html_title = "minidist"

@@ -127,3 +127,17 @@ def svg(up: str = "") -> str:
     label = "The notebooks, and lines from each to those that need it"
     about = f'class="course-map" viewBox="0 0 {width} {height}" role="img" aria-label="{label}"'
     return f"<svg {about}>{lines}{boxes}</svg>"
+
+
+def setup(app):
+    """Join the site's build: {course-map} draws it."""
+    from docutils import nodes
+    from docutils.parsers.rst import Directive
+
+    class CourseMap(Directive):
+        def run(self):
+            up = "../" * self.state.document.settings.env.docname.count("/")
+            return [nodes.raw("", svg(up), format="html")]
+
+    app.add_directive("course-map", CourseMap)
+    return {"parallel_read_safe": True}
