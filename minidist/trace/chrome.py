@@ -40,10 +40,11 @@ ARGUMENTS = ("kind", "name", "step", "microbatch", "chunk", "layer", "bytes", "p
 
 def write(timeline: Timeline, path: str | Path) -> None:
     """Write a timeline to a file. Raises OSError where that cannot be done."""
-    events = list(map(json.dumps, to_events(timeline)))
+    # Encoded all at once, which is faster; no text has this in it, for there a quote is written as \\".
+    events = json.dumps(to_events(timeline))[1:-1].replace('}, {"ph"', '},\n{"ph"')
     rest = {"displayTimeUnit": "ms", "otherData": other_data(timeline)}
     with open(path, "w", encoding="utf-8") as file:
-        file.write('{"traceEvents": [\n' + ",\n".join(events) + "\n],\n" + json.dumps(rest)[1:] + "\n")
+        file.write('{"traceEvents": [\n' + events + "\n],\n" + json.dumps(rest)[1:] + "\n")
 
 
 def read(path: str | Path) -> Timeline:
