@@ -40,7 +40,7 @@ ARGUMENTS = ("kind", "name", "step", "microbatch", "chunk", "layer", "bytes", "p
 
 def write(timeline: Timeline, path: str | Path) -> None:
     """Write a timeline to a file. Raises OSError where that cannot be done."""
-    # Encoded all at once, which is faster; no text has this in it, for there a quote is written as \\".
+    # Encoded all at once, which is faster; no text has this in it, for there a quote is written as \".
     events = json.dumps(to_events(timeline))[1:-1].replace('}, {"ph"', '},\n{"ph"')
     rest = {"displayTimeUnit": "ms", "otherData": other_data(timeline)}
     with open(path, "w", encoding="utf-8") as file:
