@@ -34,6 +34,7 @@ MARK = (
 )
 USUAL_START = 1.0  # seconds until four ranks have answered, on a machine for which the limits were chosen
 LARGEST_STRETCH = 5.0
+LONGEST_LINE = 500  # letters; a student may print more
 LINES_AGAIN = 2  # of a message about a test that was wrong on another number of ranks before
 
 
@@ -137,6 +138,7 @@ class ExercisePlugin:
                 text = f"the exercise itself failed on {size} ranks, not the student's answer:\n{text}"
             if test.feedback == "name":
                 text = f"{ended} on {size} ranks"
+            text = "\n".join(line[:LONGEST_LINE] for line in text.splitlines())
             if test.message:  # the rest was told already
                 text = "\n".join(text.splitlines()[:LINES_AGAIN])
             test.message = test.message or text

@@ -26,7 +26,7 @@ import numpy as np
 
 from minidist.testing.talk import Talk, in_words
 
-MEMORY = 1 << 30  # bytes that a call may take on top of what a rank has; the numbers here are small
+MEMORY = 256 << 20  # bytes that a call may take on top of what its process has; the numbers here are small
 WRITES = 64 << 20  # bytes of a file, what it prints included
 # Ways to the engine's own communicator, and to imports of other people's.
 ALWAYS_FORBIDDEN = ("importlib", "mpi4py", "minidist.testing", "minidist.launch", "minidist.comm.world")
