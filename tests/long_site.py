@@ -58,7 +58,8 @@ async function look(file, width) {
   said.words = article.innerText.length;
   said.loaded = all("script[src], link[rel=stylesheet], img").map(node => node.src || node.href);
   said.folded = all("details.hide").map(each => each.open);
-  said.targets = all("article a[href], .sidebar-tree a[href], .related-pages a[href]").map(link => link.href);
+  said.targets = all("article a[href], .sidebar-tree a[href], .related-pages a[href]")
+    .map(link => link.href.baseVal === undefined ? link.href : new URL(link.href.baseVal, link.baseURI).href);  // svg
   told.push(said);
   frame.remove();
 }

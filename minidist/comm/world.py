@@ -159,6 +159,9 @@ def load_mpi() -> Any:
     """Import mpi4py without starting MPI, unless the user's program has started it already."""
     import mpi4py
 
+    # Open MPI 5.0 writes a message that is too large past the end of the receiver's array if it copies from process to
+    # process; without that it raises an error alone.
+    os.environ.setdefault("OMPI_MCA_smsc", "^cma")
     mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
     from mpi4py import MPI
 

@@ -69,6 +69,7 @@ def environment(temporary: Path) -> dict[str, str]:
         "OMPI_MCA_pml": "ob1",
         "OMPI_MCA_btl": "sm,self,tcp",
         "OMPI_MCA_osc": "^ucx",
+        "OMPI_MCA_smsc": "^cma",  # else a message that is too large is written past the end of the receiver's array
     }
     return {**wanted, **settings}  # what the user has set wins
 
