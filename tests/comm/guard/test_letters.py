@@ -1,9 +1,11 @@
 """Ranks on several machines, which share no board: what they tell each other in letters, and what is found by it."""
 
 import json
+import sys
 import time
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -11,6 +13,8 @@ from minidist import launch
 from minidist.comm import Communicator, DeadlockError
 from minidist.comm.guard.counts import Counts, without_under_way
 from minidist.comm.guard.graph import Message, Operation, Standing, stuck
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks cannot import a test
 
 KEY, TAG = "()", 3
 

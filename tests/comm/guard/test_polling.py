@@ -1,13 +1,17 @@
 """A rank that asks `request.test()` without an end waits, and one that gives up some day does not."""
 
+import sys
 import textwrap
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from minidist.comm import Communicator
 from minidist.comm.guard.polling import only_test_ends
 from minidist.launch import RankFailed, launch
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks cannot import a test
 
 ENDLESS = [
     "while not request.test(): pass  # here",

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 
 from minidist.comm import Communicator
 from minidist.comm.guard.graph import Message, Operation, Standing, runs_behind
 from minidist.launch import launch
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # ranks cannot import a test
 
 # Wakes a process when the report has been written.
 WAKE = """
