@@ -4,10 +4,11 @@
     comm = world()
     total = comm.all_reduce(x, op="sum")
 
-Read `communicator.py` and `point_to_point.py` first (what can be asked), then `all_reduce.py` and `collectives.py`
-(how it is done with send and receive alone), `shared_memory.py`, `staged.py` and `shelf.py` (how without either),
-`progress.py` (how it goes on in the background), `threads.py` and `mpi.py` (how bytes travel), `mesh.py` (the ranks as
-a grid), `two_level.py` (the ranks of several machines), and `on_tape.py` (collectives that have gradients).
+Read `communicator.py`, `other_collectives.py` and `point_to_point.py` first (what can be asked), then `all_reduce.py`
+and `collectives.py` (how it is done with send and receive alone), `shared_memory.py`, `staged.py` and `shelf.py` (how
+without either), `progress.py` (how it goes on in the background), `threads.py` and `mpi.py` (how bytes travel),
+`mesh.py` (the ranks as a grid), `two_level.py` (the ranks of several machines), and `on_tape.py` (collectives that have
+gradients).
 """
 
 from minidist.comm.communicator import Communicator
