@@ -144,12 +144,14 @@ def run_on_threads(
             _ask_to_stop([threads[rank] for rank in threads if rank not in results])
             raise
     over.set()
+    hung = [rank for rank in range(n) if rank not in results]
     frames = sys._current_frames()
-    for rank in range(n):
-        if rank not in results:
-            frame = frames.get(threads.get(rank, 0))
-            stack = traceback.extract_stack(frame) if frame else []
-            stands = [Frame(line.filename, line.lineno or 0, line.name) for line in reversed(stack)]
-            results[rank] = {"ended": "hung", "frames": stands}
-            _ask_to_stop([threads[rank]] if rank in threads else [])
-    return [Outcome(rank, **results[rank]) for rank in range(n)]
+    for rank in hung:
+        frame = frames.get(threads.get(rank, 0))
+        stack = traceback.extract_stack(frame) if frame else []
+        stands = [Frame(line.filename, line.lineno or 0, line.name) for line in reversed(stack)]
+        results[rank] = {"ended": "hung", "frames": stands}
+    outcomes = [Outcome(rank, **results[rank]) for rank in range(n)]
+    # Now, and not before: a rank that stops says so in `results`.
+    _ask_to_stop([threads[rank] for rank in hung if rank in threads])
+    return outcomes
